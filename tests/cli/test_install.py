@@ -14,6 +14,7 @@ from tests.timing import HANG
 
 from orbiter.memory.cli import _json_edit
 from orbiter.memory.cli._json_edit import FileSyntaxError, find, put
+from orbiter.memory.cli._launch import project_name
 
 FILES = {
     "claude-code": ".claude.json",
@@ -21,14 +22,39 @@ FILES = {
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
     "codex": ".codex/config.toml",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "gemini-cli": ".gemini/settings.json",
+    "zed": ".config/zed/settings.json",
+    "cline": ".cline/data/settings/cline_mcp_settings.json",
+    "continue": ".continue/mcpServers/orbiter-memory.json",
+    "opencode": ".config/opencode/opencode.json",
 }
-HOLDERS = {"vscode": "servers", "codex": "mcp_servers"}
+PROJECT_FILES = {
+    "claude-code": ".mcp.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".vscode/mcp.json",
+    "codex": ".codex/config.toml",
+    "gemini-cli": ".gemini/settings.json",
+    "zed": ".zed/settings.json",
+    "continue": ".continue/mcpServers/orbiter-memory.json",
+    "opencode": "opencode.json",
+}
+HOLDERS = {
+    "vscode": "servers",
+    "codex": "mcp_servers",
+    "zed": "context_servers",
+    "opencode": "mcp",
+}
+MOVED = (
+    *("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "CLINE_MCP_SETTINGS_PATH"),
+    *("CONTINUE_GLOBAL_DIR", "ORBITER_MEMORY_TOKEN"),
+)
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty home on Linux, which is also where commands are run."""
-    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "ORBITER_MEMORY_TOKEN"):
+    for name in MOVED:
         monkeypatch.delenv(name, raising=False)
     found = tmp_path / "home"
     found.mkdir()
@@ -43,6 +69,12 @@ def servers(client: str, path: Path) -> Any:
     text = path.read_text()
     held = tomllib.loads(text) if client == "codex" else json.loads(text)
     return held[HOLDERS.get(client, "mcpServers")]
+
+
+def words(entry: Any) -> list[str]:
+    """Return the command that an entry starts, with its arguments."""
+    command = entry["command"]
+    return [*command] if isinstance(command, list) else [command, *entry["args"]]
 
 
 @pytest.mark.parametrize("client", FILES)
@@ -63,11 +95,14 @@ def test_each_program_is_set_up_once(cli: Cli, home: Path, client: str) -> None:
     assert "already" in again
     assert path.read_bytes() == first
     assert path.stat().st_mode & 0o077 == 0
-    assert entry["command"] == sys.executable
-    assert entry["args"][:5] == ["-m", "orbiter.memory.cli", "mcp", "--tools", "kg"]
-    assert entry["args"][entry["args"].index("--user") + 1] == "bob"
-    assert entry["args"][entry["args"].index("--url") + 1] == cli.url
-    assert ("type" in entry) is (client in ("claude-code", "vscode"))
+    started = words(entry)
+    assert started[0] == sys.executable
+    assert started[1:6] == ["-m", "orbiter.memory.cli", "mcp", "--tools", "kg"]
+    assert started[started.index("--user") + 1] == "bob"
+    assert started[started.index("--url") + 1] == cli.url
+    kinds = {"claude-code": "stdio", "vscode": "stdio", "opencode": "local"}
+    assert entry.get("type") == kinds.get(client)
+    assert ("args" in entry) is (client != "opencode")
     assert [each.name for each in path.parent.iterdir() if each.is_file()] == [path.name]
 
 
@@ -106,7 +141,7 @@ def test_another_entry_of_the_name_is_shown_and_needs_force(
     assert kept == before
     assert beside.exit_code == 0
     found = servers(client, path)
-    assert "eve" in found["orbiter-memory"]["args"]
+    assert "eve" in words(found["orbiter-memory"])
     assert set(found) == {"orbiter-memory", "eves"}
     assert path.with_name(f"{path.name}.bak").read_text() == before
 
@@ -235,16 +270,121 @@ def test_a_file_is_written_down_from_the_root_on(
     assert arguments[arguments.index("--url") + 1] == written.format(home=home)
 
 
-def test_the_file_of_a_project_is_in_its_folder(cli: Cli, home: Path) -> None:
-    for client in ("claude-code", "cursor", "vscode", "codex"):
-        cli.ok("install", client, "--project")
-    refused = cli("install", "claude-desktop", "--project")
+@pytest.mark.parametrize("client", PROJECT_FILES)
+@pytest.mark.parametrize(
+    ("via", "is_on_path"), [(None, True), (None, False), ("command", False), ("uvx", True)]
+)
+def test_the_file_of_a_project_is_for_everybody(
+    cli: Cli,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    client: str,
+    via: str | None,
+    is_on_path: bool,
+) -> None:
+    folder = home / "app"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    command = home / "bin" / "orbiter-memory"
+    command.parent.mkdir()
+    if is_on_path:
+        command.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
+    options = ("--project", *(("--via", via) if via else ()))
+
+    told = cli.ok("install", client, *options)
+    again = cli.ok("install", client, *options)
+
+    path = folder / PROJECT_FILES[client]
+    text = path.read_text()
+    started = words(servers(client, path)["orbiter-memory"])
+    is_uvx = via == "uvx" or (via is None and not is_on_path)
+    begin = ["uvx", "orbiter-memory[mcp]"] if is_uvx else ["orbiter-memory"]
+    assert started[: len(begin) + 1] == [*begin, "mcp"]
+    assert started[-2:] == ["--task", project_name(folder)]
+    assert project_name(folder).startswith("app-")
+    for private in (str(home), sys.prefix, cli.url, "alice"):  # of the machine and of its user
+        assert private not in text
+    assert "set ORBITER_MEMORY_URL" in told
+    assert "already" in again
+
+
+@pytest.mark.parametrize("client", sorted(set(FILES) - set(PROJECT_FILES)))
+def test_a_program_without_files_of_projects_says_so(cli: Cli, home: Path, client: str) -> None:
+    refused = cli("install", client, "--project")
 
     assert refused.exit_code == 2
-    assert "orbiter-memory" in servers("claude-code", home / ".mcp.json")
-    assert "orbiter-memory" in servers("cursor", home / ".cursor/mcp.json")
-    assert "orbiter-memory" in servers("vscode", home / ".vscode/mcp.json")
-    assert "orbiter-memory" in servers("codex", home / ".codex/config.toml")
+    assert "no configuration for one project" in refused.stderr
+
+
+def test_a_project_has_a_memory_of_its_own(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [home / "a/app", home / "b/app"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        monkeypatch.chdir(folder)
+        cli.ok("install", "cursor", "--project")
+    tasks = [
+        words(servers("cursor", each / ".cursor/mcp.json")["orbiter-memory"])[-1]
+        for each in folders
+    ]
+    cli.remember("the port is 8080", "--task", tasks[0])
+
+    assert "8080" in cli.ok("recall", "port", "--task", tasks[0])
+    assert "8080" not in cli("recall", "port", "--task", tasks[1]).stdout
+    assert "8080" in cli.ok("recall", "port")  # the person's own memory holds all of them
+    cli.ok("install", "cursor", "--project", "--agent", "reviewer", "--force")
+    assert words(servers("cursor", folders[1] / ".cursor/mcp.json")["orbiter-memory"])[-2:] == [
+        "--agent",
+        "reviewer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("remote", "name"),
+    [
+        ("https://github.com/acme/app.git", "acme/app"),
+        ("https://me:s3cret@git.example.com/acme/app/", "acme/app"),
+        ("https://me:s3cret@git.example.com/app", "app"),
+        ("git@github.com:acme/app.git", "acme/app"),
+        ("ssh://git@git.example.com:2222/group/sub group/app.git", "sub-group/app"),
+        ("/home/me/app.git", None),
+        ("file:///home/me/app.git", None),
+        ("../app", None),
+    ],
+)
+def test_a_project_has_one_name_in_every_clone(
+    tmp_path: Path, remote: str, name: str | None
+) -> None:
+    for clone in ("one", "two"):
+        folder = tmp_path / clone
+        subprocess.run(["git", "init", "--quiet", folder], check=True)
+        subprocess.run(["git", "-C", folder, "remote", "add", "origin", remote], check=True)
+
+        assert name is None or project_name(folder) == name
+        assert name is not None or project_name(folder).startswith(f"{clone}-")
+
+
+def test_a_path_of_this_machine_is_refused_in_a_file_of_a_project(cli: Cli, home: Path) -> None:
+    refused = cli("install", "cursor", "--project", "--via", "python")
+
+    assert refused.exit_code == 2
+    assert "--via uvx" in refused.stderr
+    assert not (home / ".cursor").exists()
+
+
+def test_an_environment_that_may_be_gone_tomorrow_is_not_written_down(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "cache").mkdir()
+    (home / "cache/CACHEDIR.TAG").touch()
+    monkeypatch.setattr(sys, "prefix", str(home / "cache/archive/env"))
+
+    cli.ok("install", "cursor", "--url", "postgresql://localhost/memory")
+
+    started = words(servers("cursor", home / FILES["cursor"])["orbiter-memory"])
+    assert started[:3] == ["uvx", "orbiter-memory[mcp,postgres]", "mcp"]
 
 
 @pytest.mark.parametrize(
@@ -262,6 +402,21 @@ def test_the_file_of_a_project_is_in_its_folder(cli: Cli, home: Path) -> None:
             ("env", {"ORBITER_MEMORY_TOKEN": "${env:ORBITER_MEMORY_TOKEN}"}),
         ),
         ("codex", ".codex/config.toml", ("env_vars", ["ORBITER_MEMORY_TOKEN"])),
+        (
+            "gemini-cli",
+            ".gemini/settings.json",
+            ("env", {"ORBITER_MEMORY_TOKEN": "${ORBITER_MEMORY_TOKEN}"}),
+        ),
+        (
+            "continue",
+            ".continue/mcpServers/orbiter-memory.json",
+            ("env", {"ORBITER_MEMORY_TOKEN": "${ORBITER_MEMORY_TOKEN}"}),
+        ),
+        (
+            "opencode",
+            "opencode.json",
+            ("environment", {"ORBITER_MEMORY_TOKEN": "{env:ORBITER_MEMORY_TOKEN}"}),
+        ),
     ],
 )
 def test_a_file_that_is_committed_holds_no_secret(
@@ -307,6 +462,29 @@ def test_programs_that_were_moved_are_found(
     assert (home / "codex/config.toml").exists()
     assert (home / "claude/.claude.json").exists()
     assert (home / "Library/Application Support/Claude/claude_desktop_config.json").exists()
+
+
+def test_the_file_that_a_program_reads_is_the_one_that_is_written(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = home / ".config/Code/User/globalStorage/saoudrizwan.claude-dev"
+    extension.mkdir(parents=True)
+    cli.ok("install", "cline")
+    opencode = home / ".config/opencode/opencode.jsonc"
+    opencode.parent.mkdir()
+    opencode.write_text('{"model": "x", // mine\n}\n')
+    cli.ok("install", "opencode")
+    monkeypatch.setenv("CLINE_MCP_SETTINGS_PATH", str(home / "cline.json"))
+    monkeypatch.setenv("CONTINUE_GLOBAL_DIR", str(home / "continue"))
+    cli.ok("install", "cline")
+    cli.ok("install", "continue")
+
+    assert "orbiter-memory" in servers("cline", extension / "settings/cline_mcp_settings.json")
+    assert "orbiter-memory" in servers("cline", home / "cline.json")
+    assert "orbiter-memory" in servers("continue", home / "continue/mcpServers/orbiter-memory.json")
+    assert "// mine" in opencode.read_text()
+    assert find(opencode.read_text(), ("mcp", "orbiter-memory", "type")) == "local"
+    assert not opencode.with_suffix(".json").exists()
 
 
 def test_a_link_stays_one(cli: Cli, home: Path) -> None:

@@ -1,6 +1,7 @@
 """Writing a server into a client's file: with a backup, in one step, and only if it must be."""
 
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -14,7 +15,10 @@ from pathlib import Path
 from orbiter.memory.cli import _json_edit, _toml_edit
 from orbiter.memory.errors import StorageError
 
-__all__ = ["CLIENTS", "Change", "Client", "Name", "plan", "write"]
+__all__ = ["CLIENTS", "Change", "Client", "Name", "plan", "plan_hooks", "write"]
+
+_CONTINUE_FILE = "mcpServers/orbiter-memory.json"
+"""Continue reads every file of that folder; so nobody else's is touched."""
 
 
 class Name(StrEnum):
@@ -25,6 +29,12 @@ class Name(StrEnum):
     CURSOR = "cursor"
     VSCODE = "vscode"
     CODEX = "codex"
+    WINDSURF = "windsurf"
+    GEMINI_CLI = "gemini-cli"
+    ZED = "zed"
+    CLINE = "cline"
+    CONTINUE = "continue"
+    OPENCODE = "opencode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +50,22 @@ class Client:
     """The name under which the servers stand."""
     then: str
     """What makes it see the change."""
-    names_type: bool = False
+    kind: str | None = None
+    """The `type` that an entry names, if it names one."""
     is_toml: bool = False
+    has_one_list: bool = False
+    """Whether command and arguments are one list, and the environment is `environment`."""
     variable: str | None = None
-    """How its file stands for a variable of whoever starts it; `None`: it lists those passed on."""
+    """How its file stands for a variable of whoever starts it; `None`: it lists those passed on;
+    empty: it passes all of them on."""
+    hooks_file: tuple[Callable[[], Path], str] | None = None
+    """The files that name its hooks, for this user and for one project."""
+
+    def file(self, folder: Path | None) -> Path | None:
+        """Return the file for all that this user does, or for the project in *folder*."""
+        if folder is None:
+            return self.user_file()
+        return None if self.project_file is None else _existing(folder / self.project_file)
 
     def entry(
         self, command: list[str], env: Mapping[str, str], *, is_shared: bool = False
@@ -52,15 +74,19 @@ class Client:
 
         A file that is shared is committed: it names the variables of *env*, and holds none.
         """
-        kind: dict[str, object] = {"type": "stdio"} if self.names_type else {}
-        found = {**kind, "command": command[0], "args": command[1:]}
-        if not env:
-            return found
+        entry: dict[str, object] = {"type": self.kind} if self.kind else {}
+        if self.has_one_list:
+            entry["command"] = command
+        else:
+            entry |= {"command": command[0], "args": command[1:]}
+        name = "environment" if self.has_one_list else "env"
+        if not env or (is_shared and self.variable == ""):
+            return entry
         if not is_shared:
-            return {**found, "env": dict(env)}
+            return {**entry, name: dict(env)}
         if self.variable is None:
-            return {**found, "env_vars": list(env)}
-        return {**found, "env": {name: self.variable.replace("NAME", name) for name in env}}
+            return {**entry, "env_vars": list(env)}
+        return {**entry, name: {each: self.variable.replace("NAME", each) for each in env}}
 
 
 def _settings_folder() -> Path:
@@ -69,11 +95,35 @@ def _settings_folder() -> Path:
         return Path.home() / "Library" / "Application Support"
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return _config_folder()
+
+
+def _config_folder() -> Path:
+    """Return where programs of a terminal keep their settings, on macOS, too."""
+    return _moved("XDG_CONFIG_HOME", Path.home() / ".config")
 
 
 def _moved(variable: str, usual: Path) -> Path:
     return Path(os.environ[variable]) if os.environ.get(variable) else usual
+
+
+def _existing(path: Path) -> Path:
+    """Return *path*, or the same with comments allowed in its name if only that is there."""
+    other = path.with_suffix(".jsonc")
+    is_other = path.name == "opencode.json" and other.exists() and not path.exists()
+    return other if is_other else path
+
+
+def _zed_folder() -> Path:
+    return _settings_folder() / "Zed" if sys.platform == "win32" else _config_folder() / "zed"
+
+
+def _cline_file() -> Path:
+    """Return the file of the extension if it is installed, else that of the command line."""
+    name = "cline_mcp_settings.json"
+    extension = _settings_folder() / "Code/User/globalStorage/saoudrizwan.claude-dev"
+    folder = extension if extension.is_dir() else Path.home() / ".cline" / "data"
+    return _moved("CLINE_MCP_SETTINGS_PATH", folder / "settings" / name)
 
 
 CLIENTS: dict[Name, Client] = {
@@ -83,8 +133,12 @@ CLIENTS: dict[Name, Client] = {
         ".mcp.json",
         "mcpServers",
         "restart Claude Code; `/mcp` shows it",
-        names_type=True,
+        kind="stdio",
         variable="${NAME}",
+        hooks_file=(
+            lambda: _moved("CLAUDE_CONFIG_DIR", Path.home() / ".claude") / "settings.json",
+            ".claude/settings.json",
+        ),
     ),
     Name.CLAUDE_DESKTOP: Client(
         "Claude Desktop",
@@ -107,7 +161,7 @@ CLIENTS: dict[Name, Client] = {
         ".vscode/mcp.json",
         "servers",
         "VS Code asks once whether you trust it; `MCP: List Servers` shows it",
-        names_type=True,
+        kind="stdio",
         variable="${env:NAME}",
     ),
     Name.CODEX: Client(
@@ -118,11 +172,60 @@ CLIENTS: dict[Name, Client] = {
         "restart Codex; `/mcp` shows it",
         is_toml=True,
     ),
+    Name.WINDSURF: Client(
+        "Windsurf",
+        lambda: Path.home() / ".codeium" / "windsurf" / "mcp_config.json",
+        None,
+        "mcpServers",
+        "restart Windsurf; Cascade's MCP settings show it",
+    ),
+    Name.GEMINI_CLI: Client(
+        "Gemini CLI",
+        lambda: Path.home() / ".gemini" / "settings.json",
+        ".gemini/settings.json",
+        "mcpServers",
+        "restart Gemini CLI; `/mcp` shows it",
+        variable="${NAME}",
+    ),
+    Name.ZED: Client(
+        "Zed",
+        lambda: _zed_folder() / "settings.json",
+        ".zed/settings.json",
+        "context_servers",
+        "Zed's settings show it under AI, MCP Servers",
+        variable="",
+    ),
+    Name.CLINE: Client(
+        "Cline",
+        _cline_file,
+        None,
+        "mcpServers",
+        "Cline's MCP Servers show it",
+    ),
+    Name.CONTINUE: Client(
+        "Continue",
+        lambda: _moved("CONTINUE_GLOBAL_DIR", Path.home() / ".continue") / _CONTINUE_FILE,
+        f".continue/{_CONTINUE_FILE}",
+        "mcpServers",
+        "reload the window of your editor; Continue's agent mode has it",
+        variable="${NAME}",
+    ),
+    Name.OPENCODE: Client(
+        "OpenCode",
+        lambda: _existing(_config_folder() / "opencode" / "opencode.json"),
+        "opencode.json",
+        "mcp",
+        "restart OpenCode; `opencode mcp list` shows it",
+        kind="local",
+        has_one_list=True,
+        variable="{env:NAME}",
+    ),
 }
 
 
 _BOM = "\ufeff"
 _PRIVATE = 0o600
+_OUR_HOOK = re.compile(r"\borbiter[-.]memory\b.* hook\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +258,56 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     """
     edit = _toml_edit if client.is_toml else _json_edit
     path_in_file = (client.holder, name)
+    present: object = None
+
+    def edited(body: str) -> str:
+        nonlocal present
+        present = edit.find(body, path_in_file)
+        if isinstance(present, dict) and all(present.get(key) == entry[key] for key in entry):
+            return body
+        kept = {} if client.is_toml or not isinstance(present, dict) else present
+        old = ("env", "environment", "url")
+        wanted = {**{key: kept[key] for key in kept if key not in old}, **entry}
+        made: str = edit.put(body, path_in_file, wanted)
+        return made
+
+    before, after = _edited(path, edited, kind="TOML" if client.is_toml else "JSON")
+    return Change(path, before, after, present)
+
+
+def plan_hooks(path: Path, hooks: Mapping[str, Mapping[str, object]]) -> Change:
+    """Return what is to change so that each event has its group of *hooks*, once.
+
+    A group of ours that was there before is replaced; those of others stay. `StorageError` as for
+    `plan`.
+    """
+
+    def edited(body: str) -> str:
+        for event, group in hooks.items():
+            present = _json_edit.find(body, ("hooks", event))
+            groups = [] if present is None else present
+            if not isinstance(groups, list):
+                raise _json_edit.FileSyntaxError(f"`hooks.{event}` is not a list")
+            if [each for each in groups if _is_our_hook(each)] != [group]:
+                others = [each for each in groups if not _is_our_hook(each)]
+                body = _json_edit.put(body, ("hooks", event), [*others, group])
+        return body
+
+    before, after = _edited(path, edited, kind="JSON")
+    return Change(path, before, after, None)
+
+
+def _is_our_hook(group: object) -> bool:
+    """Tell whether a group of hooks starts `orbiter-memory hook` and nothing else."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list) or not hooks:
+        return False
+    commands = [str(each.get("command")) if isinstance(each, dict) else "" for each in hooks]
+    return all(_OUR_HOOK.search(each) for each in commands)
+
+
+def _edited(path: Path, edit: Callable[[str], str], *, kind: str) -> tuple[str | None, str]:
+    """Return the text of a file, `None` if there is none, and what *edit* makes of it."""
     _check_place(path)
     try:
         raw = path.read_bytes() if path.exists() else None
@@ -162,24 +315,14 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     except (OSError, UnicodeDecodeError) as exc:
         raise StorageError(f"`{path}` cannot be read: {exc}; nothing was changed") from exc
     mark = _BOM if text.startswith(_BOM) else ""
-    body = text.removeprefix(_BOM)
     try:
-        there = edit.find(body, path_in_file)
-        has_all = isinstance(there, dict) and all(
-            there.get(key) == value for key, value in entry.items()
-        )
-        if has_all:
-            return Change(path, text, text, there)
-        kept = {} if client.is_toml or not isinstance(there, dict) else there
-        wanted = {**{k: v for k, v in kept.items() if k not in ("env", "url")}, **entry}
-        made = edit.put(body, path_in_file, wanted)
+        made = edit(text.removeprefix(_BOM))
     except _json_edit.FileSyntaxError as exc:
-        kind = "TOML" if client.is_toml else "JSON"
         raise StorageError(
             f"`{path}` cannot be read as {kind}: {exc}; nothing was changed. Fix the file, or "
-            "add the server by hand: `--dry-run` on a new file shows how"
+            "add it by hand: `--dry-run` on a new file shows how"
         ) from exc
-    return Change(path, None if raw is None else text, mark + made, there)
+    return None if raw is None else text, mark + made
 
 
 def _check_place(path: Path) -> None:

@@ -6,7 +6,6 @@ commas at the end. So the text is read for places, and only the entry's own is w
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # it is not in the stubs
 from typing import Any
@@ -46,7 +45,7 @@ def find(text: str, path: tuple[str, ...]) -> object:
     return _plain(found)
 
 
-def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
+def put(text: str, path: tuple[str, str], value: object) -> str:
     """Return *text* with *value* as the member `path[1]` of the object `path[0]`.
 
     What is missing is made. `FileSyntaxError` if there is something other than an object, or if
@@ -63,7 +62,7 @@ def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     return made
 
 
-def _put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
+def _put(text: str, path: tuple[str, str], value: object) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     if _is_bare(text):
         kept = text.rstrip()

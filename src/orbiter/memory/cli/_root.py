@@ -84,6 +84,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "commands.mcp",
             "Add this memory to the MCP configuration of an agent.",
         ),
+        "hook": ("commands.hook", "Answer a hook of Claude Code, which is read from stdin."),
     },
 }
 COMMANDS = {name: found for part in SECTIONS.values() for name, found in part.items()}
@@ -122,7 +123,13 @@ class Root(TyperGroup):
         """Run, tell errors in one line, and exit with the code that says what happened."""
         is_standalone = more.get("standalone_mode", True)
         call = partial(super().main, *args, **{**more, "standalone_mode": False})
-        return sys.exit(_code_of(call)) if is_standalone else call()
+        if not is_standalone:
+            return call()
+        words = [*args[:1], more.get("args"), sys.argv[1:]]
+        is_hook = next(each for each in words if each is not None)[:1] == ["hook"]
+        code = _code_of(call)
+        # An agent that calls a hook takes 2 for "do not go on", and it is the code of a bad option.
+        return sys.exit(0 if is_hook else code)
 
 
 def _code_of(call: Callable[[], object]) -> int:

@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
-from orbiter.memory.cli._command import SCOPES, CommandContext, Target, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
+from orbiter.memory.cli._launch import Via, launcher, settings_of, shell_line
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.cli._client_config import Change
 
 __all__ = ["app"]
 
 app = new_app()
 
 _REFERENCE_FILE = "MEMORY_FILE_PATH"
+_HOOK_SECONDS = 30
+"""Seconds that an agent waits for a hook at most; the first start by `uvx` loads packages."""
 
 
 class Tools(StrEnum):
@@ -106,15 +110,29 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 @command(app, "install", everyone=False, json=False)
-def install(
+def install(  # noqa: PLR0913 - each is an option
     run: CommandContext,
     client: Annotated[Name, typer.Argument(metavar="CLIENT", help="The program to set up.")],
     *,
+    hooks: Annotated[
+        bool,
+        typer.Option(
+            "--hooks", help="Also context at each start, and transcripts remembered (Claude Code)."
+        ),
+    ] = False,
     tools: Chosen = Tools.MEMORY,
     read_only: ReadOnly = False,
     project: Annotated[
         bool, typer.Option("--project", help="Only for the project in this folder.")
     ] = False,
+    via: Annotated[
+        Via | None,
+        typer.Option(
+            "--via",
+            help="What starts it: this `python`, the `command` on the PATH, or `uvx`.",
+            show_default=False,
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option("--name", help="Name of the server there.")
     ] = "orbiter-memory",
@@ -126,43 +144,83 @@ def install(
     ] = False,
 ) -> None:
     """Add this memory to the MCP configuration of an agent."""
-    from orbiter.memory.cli._client_config import plan, write  # noqa: PLC0415
+    from orbiter.memory.cli._client_config import plan  # noqa: PLC0415
 
-    _check_can_start()
+    found = CLIENTS[client]
     if not name.strip():
         raise UsageError("`--name` is empty; leave it out, or say what the server is called")
-    found = CLIENTS[client]
-    path = _file_of(found, project=project)
-    arguments, env = _settings(run.target, is_shared=project)
+    if hooks and read_only:
+        raise UsageError("`--hooks` remembers, and `--read-only` forbids it; leave one of them out")
+    folder = Path.cwd() if project else None
+    path = _file_of(found, folder)
+    launched, start = launcher(via, run.target, is_shared=project)
+    if launched is not Via.UVX:
+        _check_can_start()
+    arguments, env = settings_of(run.target, is_shared=project)
     run.target.scope()  # a mistake in whose memories, or where, is told now
     run.unopened(meaning=False)
     profile = [] if tools is Tools.MEMORY else ["--tools", tools.value]
-    started = [sys.executable, "-m", "orbiter.memory.cli", "mcp", *profile]
-    started += ["--read-only"] if read_only else []
+    started = [*start, "mcp", *profile, *(["--read-only"] if read_only else [])]
     entry = found.entry([*started, *arguments], env, is_shared=project)
     change = plan(found, path, name, entry)
-    if not change.is_needed:
-        run.out.text(f"{found.title} has it already: {path}")
-        return
-    if change.there is not None and not force:
+    changes = [
+        change,
+        *([_plan_hooks(found, folder, [*start, "hook", *arguments])] if hooks else []),
+    ]
+    is_other = change.is_needed and change.there is not None
+    if is_other and not force:
         if dry_run:
             run.out.text(_hidden(change.diff(), env))
         raise UsageError(
             f"`{path}` has another `{name}`, {_describe_entry(change.there)}; `--force` replaces "
             "it, `--name` adds one beside it"
         )
-    if dry_run:
-        run.out.text(f"would write {path}")
-        run.out.text(_hidden(change.diff(), env))
+    if not any(each.is_needed for each in changes):
+        run.out.text(f"{found.title} has it already: {' and '.join(str(e.path) for e in changes)}")
         return
-    backup = write(change)
-    run.out.text(f"wrote {path}" + (f", the old file is {backup.name}" if backup else ""))
+    _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
+    if dry_run:
+        return
     run.out.text(found.then)
-    if project and env:
+    if env and (project or hooks):
+        kept = "the file can be committed, it holds no secret and no path of this machine: "
         run.out.text(
-            f"the file can be committed, it holds no secret: set {' and '.join(env)} where "
+            f"{kept if project else 'hooks are given no secret: '}set {' and '.join(env)} where "
             f"{found.title} is started"
         )
+
+
+def _write(
+    run: CommandContext, changes: "list[Change]", env: dict[str, str], *, dry_run: bool
+) -> None:
+    from orbiter.memory.cli._client_config import write  # noqa: PLC0415
+
+    for change in changes:
+        if dry_run:
+            run.out.text(f"would write {change.path}")
+            run.out.text(_hidden(change.diff(), env))
+            continue
+        backup = write(change)
+        told = f", the old file is {backup.name}" if backup else ""
+        run.out.text(f"wrote {change.path}{told}")
+
+
+def _plan_hooks(client: Client, folder: Path | None, command: list[str]) -> "Change":
+    """Return what is to change so that Claude Code calls *command* at a start and at a stop."""
+    from orbiter.memory.cli._client_config import plan_hooks  # noqa: PLC0415
+
+    if client.hooks_file is None:
+        raise UsageError(f"{client.title} has no hooks that are known here; leave `--hooks` out")
+    user_file, project_file = client.hooks_file
+    started = {"type": "command", "command": shell_line(command), "timeout": _HOOK_SECONDS}
+    return plan_hooks(
+        user_file() if folder is None else folder / project_file,
+        {
+            # A session that is resumed has the context of its start.
+            "SessionStart": {"matcher": "startup|clear|compact", "hooks": [started]},
+            "Stop": {"hooks": [started]},
+        },
+    )
 
 
 def _check_can_start() -> None:
@@ -172,62 +230,25 @@ def _check_can_start() -> None:
     if find_spec("mcp") is None:
         raise ModuleNotFoundError(
             f"nothing was written: `{sys.executable}` has no SDK of the Model Context Protocol; "
-            "pip install 'orbiter-memory[mcp]'"
+            "pip install 'orbiter-memory[mcp]', or use `--via uvx`"
         )
 
 
-def _file_of(client: Client, *, project: bool) -> Path:
-    if not project:
-        return client.user_file()
-    if client.project_file is None:
+def _file_of(client: Client, folder: Path | None) -> Path:
+    found = client.file(folder)
+    if found is None:
         raise UsageError(
             f"{client.title} has no configuration for one project; leave `--project` out"
         )
-    return Path.cwd() / client.project_file
-
-
-def _settings(target: Target, *, is_shared: bool) -> tuple[list[str], dict[str, str]]:
-    """Return the options and the environment that lead to the same store, wherever it is started.
-
-    The client has another folder and another environment, so what those say here is written down.
-    The key of a server goes to the environment, which other users of the computer cannot see; so
-    does an address with a password, if the file is shared.
-    """
-    from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415 - `--help` needs it not
-
-    options: list[str] = []
-    env: dict[str, str] = {}
-    for name in ("url", "model", *SCOPES, "by"):
-        given, origin = target.setting(name)
-        if name == "user" and not origin.startswith(("--", "ORBITER")):
-            continue  # the computer's user, who will be the same there
-        if is_shared and name == "url" and given and without_passwords(given) != given:
-            env["ORBITER_MEMORY_URL"] = given
-        elif given is not None:
-            options += [f"--{name}", _absolute(given) if name == "url" else given]
-        elif origin == "--no-user":
-            options.append(origin)
-    token = target.setting("token")[0]
-    if token is not None and is_http_url(target.setting("url")[0]):
-        env["ORBITER_MEMORY_TOKEN"] = token
-    return options, env
-
-
-def _absolute(url: str) -> str:
-    """Return the address of a file from the root on."""
-    scheme, mark, rest = url.partition(":///")
-    if mark and scheme == "sqlite":
-        return f"sqlite:///{Path(rest).expanduser().absolute()}" if rest != ":memory:" else url
-    if "://" in url or url == ":memory:":
-        return url
-    return str(Path(url).expanduser().absolute())
+    return found
 
 
 def _describe_entry(entry: object) -> str:
     """Return what an entry starts, or where it leads; its environment may hold secrets."""
     if not isinstance(entry, Mapping):
         return "which is not an object"
-    words = [entry.get("command") or entry.get("url") or "", *(entry.get("args") or ())]
+    command = entry.get("command") or entry.get("url") or ""
+    words = [*(command if isinstance(command, list) else [command]), *(entry.get("args") or ())]
     return f"`{without_passwords(' '.join(map(str, words)))}`"
 
 

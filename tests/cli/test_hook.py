@@ -1,0 +1,345 @@
+"""Hooks of Claude Code: what is written for it, and what it gets when it calls them."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.cli.test_install import home
+from tests.timing import HANG, until_blocking
+
+__all__ = ["home"]
+
+FOLDER = "/src/app"
+
+
+def transcript(path: Path, count: int, *, session: str = "s1", folder: str = FOLDER) -> Path:
+    """Write *count* rounds of a session as Claude Code does."""
+    about = {"sessionId": session, "cwd": folder, "isSidechain": False, "gitBranch": "main"}
+    with path.open("w") as file:
+        file.write(json.dumps({"type": "mode", "sessionId": session}) + "\n")
+        for index in range(count):
+            at = f"2026-11-16T10:{index:02}"
+            for line in (
+                {
+                    "type": "user",
+                    "uuid": f"{session}-u{index}",
+                    "timestamp": f"{at}:00Z",
+                    "message": {"role": "user", "content": f"{session}: question {index}"},
+                },
+                {
+                    "type": "assistant",
+                    "uuid": f"{session}-a{index}",
+                    "timestamp": f"{at}:30Z",
+                    "message": {
+                        "id": f"{session}-m{index}",
+                        "role": "assistant",
+                        "content": [{"type": "text", "text": f"{session}: answer {index}"}],
+                    },
+                },
+            ):
+                file.write(json.dumps({**about, **line}) + "\n")
+    return path
+
+
+def event(name: str, **more: object) -> str:
+    """Return what Claude Code writes to a hook's stdin."""
+    common = {"session_id": "s1", "cwd": FOLDER, "permission_mode": "default"}
+    return json.dumps({**common, "hook_event_name": name, **more})
+
+
+def stop(path: Path, **more: object) -> str:
+    return event("Stop", transcript_path=str(path), stop_hook_active=False, **more)
+
+
+def started(cli: Cli, *args: str, **more: object) -> str:
+    """Return the context that a session begins with."""
+    output = cli.ok("hook", *args, stdin=event("SessionStart", source="startup", **more))
+    return json.loads(output)["hookSpecificOutput"]["additionalContext"] if output else ""
+
+
+def contents(cli: Cli, *args: str) -> list[str]:
+    return sorted(each["content"] for each in cli.json("list", *args)["items"])
+
+
+def commands(path: Path, name: str) -> list[str]:
+    groups = json.loads(path.read_text())["hooks"][name]
+    return [hook["command"] for group in groups for hook in group["hooks"]]
+
+
+@pytest.fixture
+def settings(home: Path) -> Path:
+    return home / ".claude/settings.json"
+
+
+OTHERS: dict[str, Any] = {
+    "model": "opus",
+    "hooks": {
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}],
+        "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}],
+    },
+    "permissions": {"allow": ["Bash(ls)"]},
+}
+
+
+def test_hooks_are_added_once_and_those_of_others_stay(cli: Cli, settings: Path) -> None:
+    settings.parent.mkdir()
+    settings.write_text(json.dumps(OTHERS, indent=4))
+
+    cli.ok("install", "claude-code", "--hooks")
+    first = settings.read_text()
+    again = cli.ok("install", "claude-code", "--hooks")
+    unchanged = settings.read_text()
+    cli.ok("install", "claude-code", "--hooks", "--user", "bob", "--force")
+
+    assert "already" in again
+    assert unchanged == first
+    held = json.loads(settings.read_text())
+    assert {**held, "hooks": OTHERS["hooks"]} == OTHERS
+    assert held["hooks"]["PreToolUse"] == OTHERS["hooks"]["PreToolUse"]
+    assert held["hooks"]["SessionStart"][0]["matcher"] == "startup|clear|compact"
+    theirs, ours = commands(settings, "Stop")
+    assert theirs == "say done"
+    assert [ours] == commands(settings, "SessionStart")
+    assert "--user bob" in ours
+    assert settings.with_name("settings.json.bak").read_text() == json.dumps(OTHERS, indent=4)
+
+
+@pytest.mark.parametrize("broken", ['{"hooks": []}', '{"hooks": {"Stop": {}}}', "{", "[]"])
+def test_settings_that_cannot_be_read_are_left_alone(
+    cli: Cli, home: Path, settings: Path, broken: str
+) -> None:
+    settings.parent.mkdir()
+    settings.write_text(broken)
+
+    result = cli("install", "claude-code", "--hooks")
+
+    assert result.exit_code == 1
+    assert "nothing was changed" in result.stderr
+    assert settings.read_text() == broken
+    assert not (home / ".claude.json").exists()
+
+
+def test_hooks_of_a_project_are_for_everybody(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = home / "with space"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    cli.ok("install", "claude-code", "--hooks", "--project", "--via", "uvx")
+
+    path = folder / ".claude/settings.json"
+    (line,) = commands(path, "Stop")
+    assert line.startswith("uvx 'orbiter-memory[mcp]' hook --task with-space-")
+    assert line.endswith(" || exit 0")
+    for private in (str(home), sys.prefix, cli.url):
+        assert private not in path.read_text()
+
+
+def test_programs_without_hooks_say_so(cli: Cli, home: Path) -> None:
+    for arguments in (("cursor", "--hooks"), ("claude-code", "--hooks", "--read-only")):
+        result = cli("install", *arguments)
+
+        assert result.exit_code == 2
+        assert "--hooks" in result.stderr
+    assert [*home.iterdir()] == []
+
+
+def test_what_is_written_remembers_a_session_and_begins_the_next_with_it(
+    cli: Cli, home: Path, settings: Path
+) -> None:
+    cli.ok("install", "claude-code", "--hooks")
+    path = transcript(home / "s1.jsonl", 2)
+    cli.remember("Deploy with `make ship`")
+
+    def call(name: str, stdin: str) -> str:
+        (line,) = commands(settings, name)
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            timeout=HANG,
+            check=True,
+        )
+        return done.stdout
+
+    assert call("Stop", stop(path)) == ""
+    until_blocking(lambda: len(contents(cli)) == 5, "remembering the transcript")
+    told = call("SessionStart", event("SessionStart", session_id="s2", source="startup"))
+
+    context = json.loads(told)["hookSpecificOutput"]
+    assert context["hookEventName"] == "SessionStart"
+    lines = context["additionalContext"].splitlines()
+    assert [line.partition("] ")[2] for line in lines if line.startswith("[20")] == [
+        "Deploy with `make ship`",
+        "s1: answer 1",
+        "s1: question 1",
+        "s1: answer 0",
+        "s1: question 0",
+    ]
+    assert "data" in lines[0]
+
+
+def test_a_transcript_is_remembered_once(cli: Cli, tmp_path: Path) -> None:
+    path = transcript(tmp_path / "s1.jsonl", 3)
+    cli.ok("hook", "--wait", stdin=stop(path))
+    once = contents(cli)
+
+    cli.ok("hook", "--wait", stdin=stop(path))
+    again = contents(cli)
+    transcript(path, 4)
+    cli.ok("hook", "--wait", stdin=event("SessionEnd", transcript_path=str(path)))
+
+    assert len(once) == 6
+    assert again == once
+    assert contents(cli) == sorted([*once, "s1: answer 3", "s1: question 3"])
+    assert [each["items"] for each in cli.json("chat", "list")] == [8]
+
+
+def test_several_hooks_at_once_remember_each_message_once(cli: Cli, tmp_path: Path) -> None:
+    path = transcript(tmp_path / "s1.jsonl", 5)
+    command = [sys.executable, "-m", "orbiter.memory.cli", "hook", "--wait", "--url", cli.url]
+
+    def call(_: int) -> int:
+        done = subprocess.run(
+            [*command, "--user", "alice"],
+            input=stop(path),
+            text=True,
+            capture_output=True,
+            timeout=HANG,
+            check=False,
+        )
+        return done.returncode
+
+    with ThreadPoolExecutor(3) as pool:
+        codes = list(pool.map(call, range(3)))
+
+    assert codes == [0, 0, 0]
+    assert len(contents(cli)) == 10
+
+
+def test_nobody_else_begins_with_it(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("hook", "--wait", "--task", "acme/app", stdin=stop(transcript(tmp_path / "a.jsonl", 1)))
+
+    for scope in (
+        ("--user", "bob"),
+        ("--task", "acme/other"),
+        ("--task", "acme/app", "--user", "b"),
+    ):
+        assert started(cli, *scope, session_id="s2") == ""
+    assert "question 0" in started(cli, "--task", "acme/app", session_id="s2", cwd="/clone")
+
+
+def test_a_memory_of_all_projects_begins_with_the_last_session_of_this_one(
+    cli: Cli, tmp_path: Path
+) -> None:
+    for session, folder in (("s1", FOLDER), ("s2", "/src/other"), ("s3", FOLDER)):
+        path = transcript(tmp_path / f"{session}.jsonl", 1, session=session, folder=folder)
+        cli.ok("hook", "--wait", stdin=stop(path))
+
+    assert "s1: question" in started(cli, session_id="s3")
+    assert "s3: question" in started(cli, session_id="s4")
+    assert "s2: question" in started(cli, session_id="s4", cwd="/src/other")
+    assert started(cli, session_id="s4", cwd="/src/new") == ""
+
+
+def test_facts_come_first_and_the_budget_is_kept(cli: Cli) -> None:
+    cli.ok("facts", "put", "test command", "make quick")
+    for number in range(30):
+        cli.remember(f"note {number}: {'long ' * 400}")
+
+    context = started(cli, "--budget", "400")
+    whole = started(cli)
+
+    lines = [line for line in context.splitlines() if line.startswith("[20")]
+    assert "make quick" in lines[0]
+    assert len(lines) > 1
+    assert "note 29" in lines[1]
+    assert len(context) < len(whole)
+    assert max(map(len, lines)) < 700
+    assert started(cli, "--budget", "1") == ""
+
+
+@pytest.mark.parametrize(
+    "stdin",
+    [
+        "",
+        "not JSON",
+        "[]",
+        '"Stop"',
+        "[" * 100_000,
+        b"\xff\xfe",
+        "{}",
+        '{"hook_event_name": ["Stop"]}',
+        '{"hook_event_name": "Unheard", "transcript_path": "/etc/passwd"}',
+        event("Stop"),
+        event("Stop", transcript_path=None),
+        event("Stop", transcript_path=7),
+        event("Stop", transcript_path=""),
+        event("Stop", transcript_path="/nowhere/at/all.jsonl"),
+        event("Stop", transcript_path="/"),
+        event("Stop", transcript_path="a\0b"),
+        event("Stop", transcript_path="x" * 100_000),
+        event("SessionStart", session_id=None, cwd=None),
+        event("SessionStart", session_id=["x"], cwd={}),
+    ],
+)
+def test_whatever_comes_the_agent_goes_on(cli: Cli, stdin: str | bytes) -> None:
+    result = cli("hook", "--wait", stdin=stdin)
+
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert not Path(cli.url).exists()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\x00" * 4096, b"{}\n[]\nnull\n", b'{"type": "user"}\n{"ty']
+)
+def test_a_transcript_that_is_none_is_passed_over(cli: Cli, tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "s1.jsonl"
+    path.write_bytes(text)
+
+    result = cli("hook", "--wait", stdin=stop(path))
+
+    assert result.exit_code == 0
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--no-such-option",),
+        ("--budget", "none"),
+        ("--user", ""),
+        ("--url", "/nowhere/at/all/memory.db"),
+        ("--url", "gopher://x"),
+        ("--url", "http://127.0.0.1:1", "--token", "om_x"),
+    ],
+)
+def test_a_hook_never_blocks_the_agent(cli: Cli, tmp_path: Path, args: tuple[str, ...]) -> None:
+    path = transcript(tmp_path / "s1.jsonl", 1)
+
+    for stdin in (stop(path), event("SessionStart")):
+        result = cli("hook", "--wait", *args, stdin=stdin)
+
+        assert result.exit_code == 0
+        assert "Traceback" not in result.output
+        assert "decision" not in result.stdout
+
+
+def test_a_memory_that_cannot_be_opened_is_told_once_a_session(cli: Cli) -> None:
+    Path(cli.url).write_text("this is no store")
+
+    told = cli.ok("hook", stdin=event("SessionStart"))
+    silent = cli.ok("hook", "--wait", stdin=stop(Path(cli.url)))
+
+    assert json.loads(told)["systemMessage"].startswith("orbiter-memory: ")
+    assert silent == ""
