@@ -72,8 +72,10 @@ requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade -c requirements-dev.txt requirements-bench.in -o requirements-bench.txt
+	compile="$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --upgrade"; \
 	for each in tests/integrations/frameworks/*.in; do \
-		$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --upgrade -c requirements-dev.txt $$each -o $${each%.in}.txt || exit 1; done
+		$$compile -c requirements-dev.txt $$each -o $${each%.in}.txt 2>/dev/null \
+			|| $$compile $$each -o $${each%.in}.txt || exit 1; done # those that conflict stay apart
 
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(BENCH) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -16,6 +16,7 @@ BEGIN, END = "<!-- results, by docs/build_integrations.py -->\n", "<!-- end of r
 TITLES = {
     "anthropic": "Anthropic memory tool",
     "claude-agent-sdk": "Claude Agent SDK",
+    "google-adk": "Google ADK",
     "langchain": "LangChain",
     "langgraph": "LangGraph",
     "openai-agents": "OpenAI Agents SDK",

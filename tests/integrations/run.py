@@ -12,6 +12,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+PAGE = "test_every_python_block_runs_and_prints_what_it_says"
 
 
 def main(venv: Path, names: list[str]) -> int:
@@ -42,6 +43,7 @@ def run_tests(venv: Path, name: str, *, is_newest: bool) -> bool:
     install += ["-r", pins, "-e", f"{ROOT}[{name}]"]
     modules = sorted(HERE.glob(f"test_{name.replace('-', '_')}*.py"))
     test = [python, "-m", "pytest", "-q", "-n", "0", *modules]
+    test += [f"{ROOT}/tests/docs/test_docs.py::{PAGE}[{name}.md]"]
     if is_newest:  # a warning of theirs is not a fault of ours
         test += ["-W", "default"]
     settings = os.environ | {"ORBITER_REQUIRE_SERVERS": "1"}

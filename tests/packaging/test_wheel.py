@@ -76,8 +76,8 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert set(metadata.get_all("Provides-Extra") or ()) == {
         *("all", "ann", "cli", "client", "local", "mcp", "openai", "otel", "postgres", "redis"),
         *("server", "testing", "vector"),
-        *("anthropic", "claude-agent-sdk", "langchain", "langgraph", "openai-agents"),
-        "pydantic-ai",
+        *("anthropic", "claude-agent-sdk", "google-adk", "langchain", "langgraph"),
+        *("openai-agents", "pydantic-ai"),
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
     assert sorted(r.split(">")[0] for r in core) == [
