@@ -139,7 +139,20 @@ def _class(module: object, twin: type) -> str:
             is_special = each.name in ("__aenter__", "__aexit__", "__aiter__")
             if is_own or is_special or not each.name.startswith("_"):
                 lines.append(textwrap.indent(_method(each), "    "))
+        elif (forwarded := _forwarded(each)) is not None:
+            lines.append(textwrap.indent(_method(forwarded), "    "))
     return "\n".join(lines)
+
+
+def _forwarded(node: ast.stmt) -> ast.AsyncFunctionDef | None:
+    """Return the method that an assignment such as `x = _by_default_user(ScopedMemory.x)` names."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return None
+    (argument,) = node.value.args
+    assert isinstance(argument, ast.Attribute)  # noqa: S101 - for the type checker
+    tree = ast.parse(inspect.getsource(scope))
+    named = (each for each in ast.walk(tree) if isinstance(each, ast.AsyncFunctionDef))
+    return next(each for each in named if each.name == argument.attr)
 
 
 def _function(module: object, name: str) -> str:

@@ -52,11 +52,13 @@ CLASSES: dict[str, type] = {
     "kv": agent.KeyValue,
 }
 NOT_CALLED = {
-    "memory": {"init", "close", "backup", "restore", "settle"},
+    "memory": {"init", "close", "backup", "restore", "settle"}
+    | {"remember", "recall", "list", "update", "forget", "add", "search", "get_all"},
     "scope": {"add", "search", "get_all", "delete"},
     "kv": {"put", "get", "delete"},
 }
-"""What a server does by itself, and other names of calls in the table: mem0's and old ones."""
+"""What a server does by itself, and other names of calls in the table: mem0's, old ones, and those
+of the default user."""
 
 
 class Recipe(MemoryItem):

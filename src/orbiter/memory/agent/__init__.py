@@ -10,6 +10,7 @@ from orbiter.memory._lazy import lazy_names, old_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
+from orbiter.memory.agent.interface import DEFAULT_USER
 from orbiter.memory.agent.results import EventKind, ForgetResult, MemoryEvent, Page, ScopeStats
 from orbiter.memory.agent.scope import ScopedMemory
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.key_value import Delete, Entry, Put
 
 __all__ = [
+    "DEFAULT_USER",
     "AgentMemory",
     "AuditLog",
     "Chat",

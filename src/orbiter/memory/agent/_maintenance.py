@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.interface import ScopedHandle, operation
+from orbiter.memory.agent.keywords import read_time
 from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
@@ -38,14 +39,15 @@ class MaintenanceMixin(ScopedHandle):
 
         return KeyValue(self._session)
 
-    def as_of(self, moment: datetime) -> "PastMemory":
+    def as_of(self, moment: datetime | str) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.
 
         What was purged, erased or has expired since is gone from the past, too.
         """
         from orbiter.memory.agent._past import PastMemory  # noqa: PLC0415
 
-        return PastMemory(self._session, moment)
+        when = read_time("moment", moment) if isinstance(moment, str) else moment
+        return PastMemory(self._session, when)
 
     @operation("evict")
     async def evict(

@@ -1,14 +1,19 @@
 """`AgentMemory`: one address, and from it everything an agent needs to remember."""
 
+import builtins
 import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from orbiter.memory._lazy import warn
 from orbiter.memory.agent._local_engine import LocalEngine
 from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.interface import (
+    DEFAULT_USER,
     Handle,
     MemoryEngine,
     ScopeSession,
@@ -16,12 +21,15 @@ from orbiter.memory.agent.interface import (
     operation,
     scope_of,
 )
+from orbiter.memory.agent.keywords import ScopeId, checked_keywords
 from orbiter.memory.agent.memory_settings import MemorySettings
+from orbiter.memory.agent.results import Page
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore, store_name
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import (
     BackupStore,
     Embeddings,
@@ -36,13 +44,30 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
+    from orbiter.memory.agent._chat import Chat
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.model.reports import Erasure, Restored
+    from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
 
 __all__ = ["AgentMemory"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _by_default_user(
+    method: Callable[Concatenate[ScopedMemory, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate["AgentMemory", _P], Coroutine[Any, Any, _T]]:
+    """Return a call of a handle as one of `AgentMemory`, for the default user."""
+
+    @wraps(method)
+    async def call(memory: "AgentMemory", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await method(memory.default_user, *args, **kwargs)
+
+    return call
 
 
 class AgentMemory(Handle):
@@ -70,9 +95,13 @@ class AgentMemory(Handle):
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
     chain that shows whether anybody has changed it.
 
+    `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
+    `recall` and others of this object itself: they are the default user's, whom no other sees.
+
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
 
+    @checked_keywords("AgentMemory")
     def __init__(  # noqa: PLR0913 - each is a setting people look for
         self,
         url: str | os.PathLike[str] | None = None,
@@ -155,21 +184,31 @@ class AgentMemory(Handle):
 
     # Handles
 
+    @checked_keywords("scope")
     def scope(
         self,
+        user_id: ScopeId | None = None,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         by: str | None = None,
     ) -> ScopedMemory:
         """Return a handle that reads and writes only what has these ids; name at least one.
 
-        *by* is who acts through it, for `history` and the audit log.
+        A number or a UUID names the same as its text. *by* is who acts through it, for `history`
+        and the audit log.
         """
         scope = scope_of(user_id, session_id, task_id, agent_id)
         return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by)))
+
+    @property
+    def default_user(self) -> ScopedMemory:
+        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
+
+        `remember`, `recall`, `list`, `update`, `forget` and `chat` of this object are its calls.
+        """
+        return self.scope(DEFAULT_USER)
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
@@ -179,16 +218,92 @@ class AgentMemory(Handle):
         """Return everything that happens through this object from now on, for `async for`."""
         return self._engine.events(ScopeSession(self._engine, MemoryMetadata()))
 
+    # A personal agent, which names nobody
+
+    remember = _by_default_user(ScopedMemory.remember)
+    recall = _by_default_user(ScopedMemory.recall)
+    list = _by_default_user(ScopedMemory.list)
+    update = _by_default_user(ScopedMemory.update)
+    forget = _by_default_user(ScopedMemory.forget)
+
+    def chat(self, chat_id: str) -> "Chat":
+        """Return the conversation of that name of the default user, which may be a new one."""
+        return self.default_user.chat(chat_id)
+
+    # mem0's names
+
+    async def add(
+        self,
+        messages: Given | Sequence[Given],
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> builtins.list[MemoryItem]:
+        """Remember one or several things of these ids; *metadata* goes to `metadata.extra`."""
+        handle = self.scope(user_id, agent_id=agent_id, session_id=run_id)
+        return await handle.add(messages, metadata=metadata)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        limit: int = 10,
+        filters: Where | None = None,
+    ) -> "RecallResult":
+        """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
+        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        handle, where = self._filtered(ids, filters)
+        return await handle.recall(query, k=limit, where=where)
+
+    async def get_all(
+        self,
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        limit: int = 100,
+        filters: Where | None = None,
+    ) -> Page:
+        """List what has these ids, newest first; *filters* are as in `search`."""
+        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
+        handle, where = self._filtered(ids, filters)
+        return await handle.list(limit=limit, where=where)
+
+    def _filtered(
+        self, ids: dict[str, ScopeId | None], filters: Where | None
+    ) -> tuple[ScopedMemory, Where | None]:
+        """Return the handle of mem0's ids, and the filters without those that are ids."""
+        left = dict(filters or {})
+        for name, own in ids.items():
+            if isinstance(left.get(name), str) and own in (None, left[name]):
+                ids[name] = str(left.pop(name))
+        handle = self.scope(ids["user_id"], agent_id=ids["agent_id"], session_id=ids["run_id"])
+        return handle, left or None
+
+    if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
+
+        def __getattr__(self, name: str) -> object:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(ScopedMemory, name):
+                text += f"; a user's handle has: `memory.scope(user_id=…).{name}`"
+                text += f", or for a personal agent `memory.default_user.{name}`"
+            raise AttributeError(text, name=name, obj=self)
+
     # Letting go
 
     @operation("store.erase")
     async def erase(
         self,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        user_id: ScopeId | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         by: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,

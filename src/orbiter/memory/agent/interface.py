@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from orbiter.memory.agent.keywords import ArgumentReader, ScopeId, as_name
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_metadata
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.runtime import Core, Store
 
 __all__ = [
+    "DEFAULT_USER",
     "Handle",
     "MemoryEngine",
     "ScopeSession",
@@ -33,6 +35,9 @@ __all__ = [
     "scope_of",
     "session_of",
 ]
+
+DEFAULT_USER = "~default"
+"""The user of a personal agent, which names none: no user of yours should be called so."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -164,6 +169,7 @@ def operation(
     *name* is that of its span; behind the last dot it is what the call is named on the wire.
     """
     call = name.rpartition(".")[2]
+    readers: list[ArgumentReader] = []  # made when it is needed: importing is to cost nothing
 
     def decorate(
         method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
@@ -173,7 +179,10 @@ def operation(
         def perform(
             handle: _HandleT, /, *args: _P.args, **kwargs: _P.kwargs
         ) -> Coroutine[Any, Any, _T]:
-            return handle._engine.perform(handle, call, method, args, kwargs)  # noqa: SLF001 - its own module
+            if not readers:
+                readers.append(ArgumentReader(method, method.__name__))
+            given, named = readers[0].read(args, kwargs)
+            return handle._engine.perform(handle, call, method, given, named)  # noqa: SLF001 - its own module
 
         return perform
 
@@ -186,20 +195,22 @@ def session_of(handle: ScopedHandle) -> ScopeSession:
 
 
 def scope_of(
-    user_id: str | None, session_id: str | None, task_id: str | None, agent_id: str | None
+    user_id: ScopeId | None,
+    session_id: ScopeId | None,
+    task_id: ScopeId | None,
+    agent_id: ScopeId | None,
 ) -> MemoryMetadata:
     """Return the scope of these ids; `QueryError` if there is none, or one is not valid."""
-    given = (user_id, session_id, task_id, agent_id)
-    for name, value in zip(SCOPE_FIELDS, given, strict=True):
-        if value is not None:
-            require_text(name, value)
-    if given == (None, None, None, None):
+    ids: list[str | None] = []
+    for name, value in zip(SCOPE_FIELDS, (user_id, session_id, task_id, agent_id), strict=True):
+        ids.append(None if value is None else require_text(name, as_name(value)))
+    if not any(ids):
         names = "`, `".join(SCOPE_FIELDS)
         raise QueryError(
             f"a scope needs at least one of `{names}`; use `memory.unscoped()` for everyone's "
             "memories"
         )
-    return copy_metadata(_checked_scope(user_id, session_id, task_id, agent_id))
+    return copy_metadata(_checked_scope(*ids))
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 """
 
 import builtins
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,6 +30,7 @@ from orbiter.memory.agent.inputs import (
     within,
 )
 from orbiter.memory.agent.interface import operation
+from orbiter.memory.agent.keywords import advised
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
 __all__ = ["ScopedMemory"]
 
 _Client = TypeVar("_Client")
+
+
+def _ids(hits: "RecallResult") -> list[str]:
+    return [hit.item.id for hit in hits]
 
 
 class ScopedMemory(MaintenanceMixin):
@@ -170,6 +175,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # Recalling
 
+    @advised
     @operation("recall")
     async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
         self,
@@ -225,21 +231,14 @@ class ScopedMemory(MaintenanceMixin):
             reranker=self._core.reranker,
         )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
-            found = await self._read_once(store, read)
-        self._core.events.emit("recalled", self._scope, [hit.item.id for hit in found])
+            if getattr(store, "audit", None) == "all":  # all that it reads is one entry
+                from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few need it
+
+                found = await read_as_one(self._core, self._scope, "recall", read, _ids)
+            else:
+                found = await read()
+        self._core.events.emit("recalled", self._scope, _ids(found))
         return found
-
-    async def _read_once(
-        self, store: Store, read: "Callable[[], Awaitable[RecallResult]]"
-    ) -> "RecallResult":
-        """Recall; where reads are recorded, all that it reads is one of them."""
-        if getattr(store, "audit", None) != "all":
-            return await read()
-        from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few memories do
-
-        return await read_as_one(
-            self._core, self._scope, "recall", read, lambda hits: [hit.item.id for hit in hits]
-        )
 
     # Looking, changing, forgetting
 
@@ -377,6 +376,7 @@ class ScopedMemory(MaintenanceMixin):
         """Return every version of a memory, oldest first, also of a forgotten one."""
         return await versions(await self._store(), self._scope, item_id, "reading the past")
 
+    @advised
     @operation("list")
     async def list(  # noqa: PLR0913 - the filters
         self,

@@ -221,7 +221,7 @@ def store_identity(url: str) -> str | None:
 def _file(url: object) -> str | None:
     """Return the path of a SQLite file, or `None` for what is not one."""
     if isinstance(url, os.PathLike):
-        return str(os.fspath(url))
+        return _at_home(str(os.fspath(url)))
     if not isinstance(url, str) or not url:
         raise QueryError(f"{url!r} is not a valid store URL; {_WAYS}")
     scheme, mark, rest = url.partition("://")
@@ -231,7 +231,7 @@ def _file(url: object) -> str | None:
             raise QueryError(f"an address has `://` after its scheme; {_WAYS}")
         if _HALF_A_SERVER.fullmatch(url) and not Path(url).exists():
             raise QueryError(f"`{url}` looks like a server; did you mean `http://{url}`?")
-        return url
+        return _at_home(url)
     if scheme == "memory":
         if rest:
             raise QueryError(
@@ -242,7 +242,12 @@ def _file(url: object) -> str | None:
         return None
     if not rest.startswith("/") or len(rest) == 1:
         raise QueryError(f"`{url}` names no file; write three slashes before it: `sqlite:///a.db`")
-    return rest[1:]
+    return _at_home(rest[1:])
+
+
+def _at_home(path: str) -> str:
+    """Return *path* with the user's home for a `~` at its beginning, as a shell has it."""
+    return os.path.expanduser(path)  # noqa: PTH111 - it stays a text
 
 
 def make_folder(url: str) -> None:

@@ -135,7 +135,8 @@ class ContextManager:
             )
         if not isinstance(secret, bytes | None):
             raise QueryError(f"`secret` must be bytes, not `{type(secret).__name__}`")
-        self.soul_path = Path(soul_path) if isinstance(soul_path, str | Path) else None
+        file = Path(soul_path).expanduser() if isinstance(soul_path, str | Path) else None
+        self.soul_path = file
         self.budget = None if budget is None else check_size("budget", budget)
         if sorted(priority) != sorted(PRIORITY):
             raise QueryError(f"`priority` must order {PRIORITY}, not {tuple(priority)}")
@@ -143,7 +144,7 @@ class ContextManager:
         self._count_tokens = count_tokens
         self._trust = trust
         self._secret = secrets.token_bytes(32) if secret is None else secret
-        self._soul = SoulFile(Path(soul_path)) if isinstance(soul_path, str | Path) else soul_path
+        self._soul = soul_path if isinstance(soul_path, Soul) else file and SoulFile(file)
         if isinstance(self._soul, Soul):
             _check_text("soul_path", self._soul.render())
         self._costs: Costs = {}

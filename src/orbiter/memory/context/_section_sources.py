@@ -242,7 +242,8 @@ async def recall(
     if limit == 0:
         return [], []
     found: Sequence[Memory]
-    if isinstance(source, Recall):
+    names_nobody = hasattr(type(source), "default_user")  # an `AgentMemory`: whose, nobody said
+    if isinstance(source, Recall) and not names_nobody:
         found = await _recalled(source, query, limit, min_relevance)
         foreign = _foreign(found, scope)
     elif isinstance(source, MemoryStore):

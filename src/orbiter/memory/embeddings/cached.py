@@ -13,7 +13,7 @@ from typing import TypeVar
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
 from orbiter.memory.embeddings.responses import is_finite, pack, unpack
 from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
-from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.protocols import Embeddings, check_is_one_text
 from orbiter.memory.model.query import check_size
 
 __all__ = ["CachedEmbeddings"]
@@ -96,10 +96,12 @@ class CachedEmbeddings(Embeddings):
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of *text*."""
+        check_is_one_text(text)
         return self.embed_many([text])[0]
 
     async def aembed(self, text: str) -> list[float]:
         """Return the vector of *text*, without blocking the event loop."""
+        check_is_one_text(text)
         return (await self.aembed_many([text]))[0]
 
     def embed_many(self, texts: Sequence[str]) -> list[list[float]]:

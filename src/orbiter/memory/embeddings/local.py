@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.protocols import Embeddings, check_is_one_text
 from orbiter.memory.tasks.event_loop import bounded_gather
 from orbiter.memory.tasks.worker_threads import Forkable
 from orbiter.memory.text.languages import ENGLISH, language_of
@@ -86,10 +86,12 @@ class LocalEmbeddings(Embeddings):
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of *text*, worked out on the calling thread."""
+        check_is_one_text(text)
         return self._engine.model().vector(text)
 
     async def aembed(self, text: str) -> list[float]:
         """Return the vector of *text*, worked out on a thread of this object's."""
+        check_is_one_text(text)
         return list(await self._engine.at_once(self.embed, text))
 
     async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:

@@ -19,7 +19,7 @@ from orbiter.memory.errors import (
     MemoryTimeoutError,
     QueryError,
 )
-from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.protocols import Embeddings, check_is_one_text
 from orbiter.memory.model.query import check_size
 from orbiter.memory.tasks.event_loop import bounded_gather
 
@@ -98,10 +98,12 @@ class OpenAIEmbeddings(Embeddings):
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of *text*; the calling thread waits."""
+        check_is_one_text(text)
         return self.embed_many([text])[0]
 
     async def aembed(self, text: str) -> list[float]:
         """Return the vector of *text*."""
+        check_is_one_text(text)
         return (await self.aembed_many([text]))[0]
 
     def embed_many(self, texts: Sequence[str]) -> list[list[float]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Order, Query, WordMatches
@@ -44,6 +45,7 @@ __all__ = [
     "VectorReader",
     "VectorStore",
     "VersionedStore",
+    "check_is_one_text",
     "reads_newest",
 ]
 
@@ -387,6 +389,13 @@ class BackupStore(Protocol):
     ) -> Restored:
         """Replace this store, which must be closed, by a copy of a backup."""
         ...
+
+
+def check_is_one_text(text: object) -> None:
+    """Raise `QueryError` for what `embed` is given instead of a text, such as a list of them."""
+    if not isinstance(text, str):
+        way = "; use `embed_many` for several" if isinstance(text, Sequence) else ""
+        raise QueryError(f"`embed` takes one text, not a `{type(text).__name__}`{way}")
 
 
 class Embeddings(ABC):

@@ -14,6 +14,7 @@ from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
+from orbiter.memory.agent.keywords import ScopeId
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats
 from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
@@ -97,6 +98,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
     chain that shows whether anybody has changed it.
 
+    `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
+    `recall` and others of this object itself: they are the default user's, whom no other sees.
+
     Use it as `with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
 
@@ -141,28 +145,178 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> None: ...
     def scope(
         self,
+        user_id: ScopeId | None = None,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         by: str | None = None,
     ) -> ScopedMemory:
         """Return a handle that reads and writes only what has these ids; name at least one.
 
-        *by* is who acts through it, for `history` and the audit log.
+        A number or a UUID names the same as its text. *by* is who acts through it, for `history`
+        and the audit log.
+        """
+    @property
+    def default_user(self) -> ScopedMemory:
+        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
+
+        `remember`, `recall`, `list`, `update`, `forget` and `chat` of this object are its calls.
         """
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
     def events(self) -> Stream[MemoryEvent]:
         """Return everything that happens through this object from now on, for a `for` loop."""
+    def remember(
+        self,
+        what: Given,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
+        idempotency_key: str | None = None,
+        format: Format | None = None,
+    ) -> MemoryItem:
+        """Keep a text, an item or a provider's message; return it as stored, once it is durable.
+
+        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
+        *created_at* is when it was said, by default now. At *expires*, a time or a duration from
+        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
+        the first call stores something: calling again, after a timeout or a crash, returns what
+        was stored, even if it was changed or forgotten since. An item with an id that is already
+        stored replaces it.
+        """
+    def recall(
+        self,
+        query: str = "",
+        *,
+        k: int = 10,
+        mode: RecallMode = "hybrid",
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        recency_weight: float = 0.0,
+        half_life_hours: float = ...,
+        importance_weight: float = 0.0,
+        min_trust: Trust | str | None = None,
+        min_relevance: float = 0.0,
+        spread: bool | None = None,
+        explain: bool = False,
+    ) -> RecallResult:
+        """Return at most *k* memories that answer *query*, best first, each with the reasons why.
+
+        *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
+        bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
+        such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
+        that answer with that probability, from 0 to 1. A question for a sequence or a summary is
+        answered by hits that cover the matter over time, oldest first; *spread* asks for that in
+        any case, or never. With *explain*, `left_out` of the result lists the best that were left
+        out, and why. See `docs/recall.md`.
+        """
+    def list(
+        self,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        forgotten: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
+
+        With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
+        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
+        """
+    def update(
+        self,
+        item_id: str,
+        content: str | None = None,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        status: MemoryStatus | None = None,
+        expires: datetime | timedelta | Literal["never"] | None = None,
+        expected_version: int | None = None,
+    ) -> MemoryItem:
+        """Change what is given of a memory, and return it; the earlier version stays in `history`.
+
+        *extra* is added to what there is. *source* is who writes the new version; without it the
+        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
+        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
+        else `VersionConflict` is raised, and nothing is changed.
+        """
+    def forget(
+        self,
+        item: str | MemoryItem | None = None,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ForgetResult:
+        """Forget one memory, or all that match the filters; return which.
+
+        `restore` brings it back. *query* is a text that it contains. Without any filter,
+        *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
+        loses a message is forgotten, too, and made again from what is left. *progress* is called
+        with memories found so far, and 0.
+        """
+    def chat(self, chat_id: str) -> Chat:
+        """Return the conversation of that name of the default user, which may be a new one."""
+    def add(
+        self,
+        messages: Given | Sequence[Given],
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> builtins.list[MemoryItem]:
+        """Remember one or several things of these ids; *metadata* goes to `metadata.extra`."""
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        limit: int = 10,
+        filters: Where | None = None,
+    ) -> RecallResult:
+        """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
+    def get_all(
+        self,
+        *,
+        user_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
+        run_id: ScopeId | None = None,
+        limit: int = 100,
+        filters: Where | None = None,
+    ) -> Page:
+        """List what has these ids, newest first; *filters* are as in `search`."""
     def erase(
         self,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        user_id: ScopeId | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         by: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
@@ -397,7 +551,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def kv(self) -> KeyValue:
         """Bytes under a path and a key, for what a program must find again exactly."""
-    def as_of(self, moment: datetime) -> PastMemory:
+    def as_of(self, moment: datetime | str) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.
 
         What was purged, erased or has expired since is gone from the past, too.

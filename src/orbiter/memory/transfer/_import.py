@@ -54,7 +54,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
     not what they were. What a *sender* says of ids and of who did what is not simply believed.
     """
-    check_path(path)
+    path = check_path(path)
     if owner is not None:
         require_text("owner", owner)
     store = await core.opened(scope)
@@ -254,8 +254,8 @@ def session_for(handle: object, *, call: str) -> ScopeSession:
     )
 
 
-def check_path(path: object) -> None:
-    """Raise `QueryError` for what is no name of a file."""
+def check_path(path: object) -> str:
+    """Return the name of a file, with the user's home for `~`; `QueryError` for anything else."""
     if isinstance(path, dict | list):
         raise QueryError(
             f"`import_file` reads files, not a `{type(path).__name__}`; write it to one first: "
@@ -263,3 +263,4 @@ def check_path(path: object) -> None:
         )
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise QueryError(f"`import_file` takes the path of a file or a folder, not {path!r}")
+    return os.path.expanduser(path)  # noqa: PTH111 - it stays a text

@@ -42,7 +42,7 @@ async def import_file(
     """
     session = session_for(handle, call="import_file")
     if isinstance(session.engine, FileEngine):
-        check_path(path)
+        path = check_path(path)
         if limits is not None:
             raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
         return await session.engine.import_file(
@@ -96,12 +96,12 @@ async def export_file(
     """
     format = format_for(target, format, known=WRITTEN)
     session = session_for(handle, call="export_file")
+    place = _at_home(target)
     if isinstance(session.engine, FileEngine):
-        return await session.engine.export_file(session, target, format=format, progress=progress)
+        return await session.engine.export_file(session, place, format=format, progress=progress)
     store = await session.store()
     own = session.filter
     total = await store.count(metadata=own)
-    place = Path(target) if isinstance(target, str | os.PathLike) else target
     if format == NATIVE or not isinstance(place, Path):  # only that takes a stream
         return await export_records(
             store,
@@ -124,3 +124,8 @@ async def export_file(
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
     return ExportResult(written, 0, "", place)
+
+
+def _at_home(target: str | os.PathLike[str] | IO[bytes]) -> Path | IO[bytes]:
+    """Return where to write: a path, with the user's home for `~`, or the file object."""
+    return Path(target).expanduser() if isinstance(target, str | os.PathLike) else target

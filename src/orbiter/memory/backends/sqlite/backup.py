@@ -107,7 +107,7 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
     `StorageError` leaves everything as it was: if the backup is damaged, is not a store of ours or
     is newer than this version, or if anybody has the store open.
     """
-    target, source = Path(path), Path(backup)
+    target, source = Path(path), Path(backup).expanduser()
     if source.is_dir():
         raise StorageError(f"`{source}` is a folder; name a backup in it")
     if not source.is_file():

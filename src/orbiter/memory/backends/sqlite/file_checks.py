@@ -64,6 +64,7 @@ def uri(path: str, mode: str) -> str:
 
 def real_path(path: str) -> str:
     """Return where a file is, from the root on: SQLite keeps the log of a link where that leads."""
+    path = os.path.expanduser(path)  # noqa: PTH111 - it stays a text
     # Of any other file the name stays as it was given, whatever the folders above it are.
     return os.path.realpath(path) if Path(path).is_symlink() else os.path.abspath(path)  # noqa: PTH100
 
@@ -311,7 +312,11 @@ def _check_place(path: str) -> list[str]:
     """Return the marks of the writers that are in the file."""
     folder = Path(path).parent
     if not folder.is_dir():
-        home = "; `~` is not expanded, `Path(...).expanduser()` does that" if "~" in path else ""
+        home = (
+            "; `~` is expanded only where a path begins with it; see `Path(...).expanduser()`"
+            if "~" in path
+            else ""
+        )
         raise StorageError(f"the folder `{folder}` does not exist; create it first{home}")
     if Path(path).is_dir():
         raise StorageError(f"`{path}` is a folder; name a file in it")

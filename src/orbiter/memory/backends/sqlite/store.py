@@ -296,7 +296,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
         The file appears under its name when it is complete. *progress* is called, on a thread of
         the store's, with pages done and pages in all. Open it like any other store.
         """
-        await self._file.read(lambda connection: backup(connection, Path(path), progress))
+        await self._file.read(
+            lambda connection: backup(connection, Path(path).expanduser(), progress)
+        )
 
     async def restore_backup(
         self,

@@ -1,0 +1,213 @@
+"""Arguments as people write them: other names for keywords, ISO texts for times, hits for ids.
+
+Applied before an engine sees a call, so a store in this process and a server get the same. An
+unknown keyword is a `TypeError` that names the nearest one.
+"""
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
+from datetime import datetime
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS
+
+__all__ = [
+    "ArgumentReader",
+    "ScopeId",
+    "advised",
+    "as_name",
+    "checked_keywords",
+    "read_time",
+]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_SizedT = TypeVar("_SizedT", bound=Sized)
+_ListingT = TypeVar("_ListingT", bound="_Listing")
+
+ScopeId = str | int | UUID
+"""What names a user, a session, a task or an agent; numbers and UUIDs are kept as their text."""
+
+_SYNONYMS = (("k", "limit", "top_k", "n_results"), ("extra", "metadata"))
+"""Keywords that other libraries use for the same thing; a call takes any of a row."""
+
+_DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
+"""In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
+
+_ITEMS = frozenset(("fact_id", "item", "item_id"))
+_NEVER = "never"
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return which of *names* somebody who wrote *name* most likely meant, if any."""
+    return next(iter(get_close_matches(name, names, n=1)), None)
+
+
+def as_name(value: object) -> object:
+    """Return the id of a user or another scope as text; what is no id comes back as it is."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number or isinstance(value, UUID) else value
+
+
+def read_time(name: str, value: str) -> datetime:
+    """Return the time that an ISO 8601 text names; without a zone it is UTC."""
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise QueryError(
+            f"`{name}` must be a datetime, or a text such as `2026-11-16` or "
+            f"`2026-11-16T09:30+01:00`, not {value!r}"
+        ) from None
+
+
+class ArgumentReader:
+    """Turns the arguments of one method into those that it takes."""
+
+    def __init__(self, method: Callable[..., object], name: str) -> None:
+        self._name = name
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        self._order = [each.name for each in parameters]
+        self._names = frozenset(self._order)
+        self._times = frozenset(
+            each.name for each in parameters if _DATETIME.search(str(each.annotation))
+        )
+        self._special = self._times | _ITEMS.union(SCOPE_FIELDS) & self._names
+
+    def read(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return the arguments of a call as the method takes them."""
+        if not kwargs.keys() <= self._names:
+            kwargs = self._renamed(kwargs)
+        if not self._special.isdisjoint(kwargs):
+            kwargs = {name: self._value(name, value) for name, value in kwargs.items()}
+        if args and not self._special.isdisjoint(self._order[: len(args)]):
+            named = zip(self._order, args, strict=False)
+            args = (*(self._value(*each) for each in named), *args[len(self._order) :])
+        return args, kwargs
+
+    def _value(self, name: str, value: Any) -> Any:
+        if name not in self._special:
+            return value
+        if name in self._times:
+            return read_time(name, value) if isinstance(value, str) and value != _NEVER else value
+        if name in SCOPE_FIELDS:
+            return as_name(value)
+        item = getattr(value, "item", value)  # of a hit
+        is_item = isinstance(item, MemoryItem)
+        return item.id if is_item and (name != "item" or item is not value) else value
+
+    def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in kwargs.items():
+            own = name if name in self._names else self._synonym(name)
+            if own in found or (own != name and own in kwargs):
+                raise TypeError(f"`{name}` of `{self._name}` means `{own}`, which is given, too")
+            found[own] = value
+        return found
+
+    def _synonym(self, name: str) -> str:
+        for row in _SYNONYMS:
+            own = next((each for each in row if each in self._names), None)
+            if own is not None and name in row:
+                return own
+        raise unknown_keyword(self._name, name, self._order)
+
+
+def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
+    """Return the error for a keyword that *call* does not take; *names* are those it does."""
+    meant = _nearest(name, names)
+    if meant is not None:
+        way = f"did you mean `{meant}`?"
+    elif name in SCOPE_FIELDS:
+        way = f"the handle says whose it is: `memory.scope({name}=…).{call}(…)`"
+    else:
+        way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
+    return TypeError(f"`{call}` has no argument `{name}`; {way}")
+
+
+def checked_keywords(call: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Have unknown keywords of the decorated method refused, as those of *call*."""
+
+    def decorate(method: Callable[_P, _T]) -> Callable[_P, _T]:
+        names = list(inspect.signature(method).parameters)[1:]
+        known = frozenset(names)
+
+        @wraps(method)
+        def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            if not kwargs.keys() <= known:
+                wrong = next(name for name in kwargs if name not in known)
+                raise unknown_keyword(call, wrong, names)
+            return method(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+# Filters that nothing can match
+
+
+class _Listing(Protocol):
+    """A handle whose memories can be listed."""
+
+    async def list(self, *, where: Where | None = None, limit: int = 50) -> "list[MemoryItem]":
+        """Return the newest memories that match."""
+        ...
+
+
+_checked_fields: set[int] = set()
+"""Hashes of the fields that were looked for already, so that each costs a search only once."""
+
+
+def advised(
+    method: Callable[Concatenate[_ListingT, _P], Coroutine[Any, Any, _SizedT]],
+) -> Callable[Concatenate[_ListingT, _P], Coroutine[Any, Any, _SizedT]]:
+    """Warn if the decorated method finds nothing and `where` names a field that no memory has."""
+
+    @wraps(method)
+    async def call(handle: _ListingT, /, *args: _P.args, **kwargs: _P.kwargs) -> _SizedT:
+        found = await method(handle, *args, **kwargs)
+        where = kwargs.get("where")
+        if where and not found and not kwargs.get("cursor") and _is_asked_by_program():
+            await _warn_of_unused_fields(handle, where)
+        return found
+
+    return call
+
+
+def _is_asked_by_program() -> bool:
+    """Tell whether a call is the user's own, and not one of a server, a command or an adapter."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith(("orbiter.memory.agent", "orbiter.memory.sync")):
+            return not module.startswith("orbiter.memory.")
+        frame = frame.f_back
+    return True
+
+
+async def _warn_of_unused_fields(handle: _Listing, where: Any) -> None:
+    condition = parse_where(where)
+    if condition is None or isinstance(condition, Exists):  # which asks just that
+        return
+    for name in {place.name: None for place in condition.places() if place.name not in FIELDS}:
+        if hash(name) in _checked_fields:
+            continue
+        _checked_fields.add(hash(name))
+        newest = await handle.list(limit=50)
+        if not newest or await handle.list(where={name: {"$exists": True}}, limit=1):
+            continue
+        used = sorted({key for item in newest for key in item.metadata.extra})
+        meant = _nearest(name, [*used, *sorted(FIELDS)])
+        way = f"did you mean `{meant}`?" if meant else f"the newest have `{'`, `'.join(used)}`"
+        text = f"no memory here has the field `{name}`, by which `where` filters"
+        warnings.warn(f"{text}; {way}" if meant or used else text, stacklevel=3)

@@ -1,0 +1,274 @@
+"""What people type first works, or the error says what to type instead."""
+
+import os
+import sys
+import warnings
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import run
+from uuid import UUID
+
+import pytest
+from tests.agent.conftest import Open
+
+from orbiter.memory import AgentMemory, HumanMemory
+from orbiter.memory import sync as blocking
+from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, keywords
+from orbiter.memory.embeddings import LocalEmbeddings, OpenAIEmbeddings
+from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
+from orbiter.memory.transfer import export_file, import_file
+
+# Without a scope
+
+
+async def test_a_memory_remembers_without_a_scope(any_memory: AgentMemory, who: str) -> None:
+    item = await any_memory.remember(f"the {who} key is under the mat")
+
+    assert item.metadata.user_id == DEFAULT_USER
+    hits = await any_memory.recall(f"where is the {who} key?", mode="words")
+    assert item.id in [hit.item.id for hit in hits]
+    assert item.id in [each.id for each in await any_memory.list(query=who)]
+    changed = await any_memory.update(hits[0], f"the {who} key is with Ann")  # type: ignore[arg-type]
+    assert (await any_memory.default_user.get(item.id)) == changed
+    assert await any_memory.forget(item)
+    assert await any_memory.list(query=who) == []
+
+
+async def test_a_chat_needs_no_scope(memory: AgentMemory, who: str) -> None:
+    await memory.chat(who).add("Hello")
+
+    (said,) = await memory.chat(who).messages()
+    assert said["content"] == "Hello"
+    assert memory.chat(who).scope.user_id == DEFAULT_USER
+
+
+@pytest.mark.parametrize("named", ["alice", "default", "~"])
+async def test_the_default_user_and_a_named_one_see_nothing_of_each_other(
+    any_memory: AgentMemory, who: str, named: str
+) -> None:
+    alice = any_memory.scope(f"{named}-{who}" if named == "alice" else named)
+    own = await any_memory.remember(f"secret {who} of the owner")
+    hers = await alice.remember(f"secret {who} of the other")
+
+    for handle, mine, foreign in ((alice, hers, own), (any_memory.default_user, own, hers)):
+        assert foreign.id not in [hit.item.id for hit in await handle.recall(f"secret {who}")]
+        assert [each.id for each in await handle.list(query=f"secret {who}")] == [mine.id]
+        assert await handle.get(foreign.id) is None
+        with pytest.raises(ItemNotFoundError):
+            await handle.update(foreign, "changed")  # type: ignore[arg-type]
+        assert not await handle.forget(foreign)
+    # Another's memory brings its user along, and is refused before it is written.
+    with pytest.raises(AccessError, match="user_id"):
+        await any_memory.remember(hers)
+    await alice.forget(everything=True)
+    assert await any_memory.default_user.get(own.id) is not None
+
+
+async def test_erasing_one_leaves_the_other(local_memory: AgentMemory, who: str) -> None:
+    alice = local_memory.scope(f"alice-{who}")
+    own, hers = await local_memory.remember(f"own {who}"), await alice.remember(f"hers {who}")
+
+    assert await local_memory.erase(user_id=f"alice-{who}")
+    assert await alice.get(hers.id) is None
+    assert await local_memory.default_user.get(own.id) is not None
+
+
+async def test_facts_chats_entries_and_files_are_kept_apart(
+    memory: AgentMemory, who: str, tmp_path: Path
+) -> None:
+    alice, owner = memory.scope(f"alice-{who}"), memory.default_user
+    await owner.facts.put(f"city-{who}", "Oslo")
+    await memory.chat(f"chat-{who}").add(f"hello {who}")
+    await owner.kv.put(("notes",), who, b"1")
+
+    assert await alice.facts.get(f"city-{who}") is None
+    assert await alice.chats() == []
+    assert await alice.chat(f"chat-{who}").messages() == []
+    assert await alice.kv.get(("notes",), who) is None
+    await export_file(alice, tmp_path / "hers.jsonl")
+    assert who not in (tmp_path / "hers.jsonl").read_text().replace(f"alice-{who}", "")
+
+
+async def test_without_an_id_there_is_no_scope(memory: AgentMemory) -> None:
+    with pytest.raises(QueryError, match="at least one"):
+        memory.scope(None)
+    for call in (memory.add("x", user_id=None), memory.search("x"), memory.get_all()):
+        with pytest.raises(QueryError, match="at least one"):
+            await call
+    with pytest.raises(QueryError, match="at least one"):
+        await memory.erase()
+
+
+def test_the_blocking_form_and_the_command_line_know_the_default_user(tmp_path: Path) -> None:
+    with blocking.AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
+        memory.remember("Tea, not coffee")
+        (hit,) = memory.recall("tea", limit=1)  # type: ignore[call-arg]
+        assert hit.item.content == "Tea, not coffee"
+        assert memory.default_user.stats().items == 1
+        memory.chat("one").add("hello")
+    shown = {}
+    for user in ("alice", "default", DEFAULT_USER):
+        command = [sys.executable, "-m", "orbiter.memory.cli", "list", "--json", "--user", user]
+        env = {**os.environ, "ORBITER_MEMORY_URL": str(tmp_path / "a.db")}
+        done = run(command, env=env, capture_output=True, text=True, check=True)
+        shown[user] = "Tea" in done.stdout
+    assert shown == {"alice": False, "default": False, DEFAULT_USER: True}
+
+
+async def test_a_name_that_only_a_handle_has_says_so(memory: AgentMemory) -> None:
+    with pytest.raises(AttributeError, match=r"memory\.scope\(user_id=…\)\.facts"):
+        memory.facts  # type: ignore[attr-defined]  # noqa: B018 - the mistake
+    assert not hasattr(memory, "nonsense")
+
+
+# Names of arguments
+
+
+async def test_other_names_for_arguments_are_read(any_memory: AgentMemory, who: str) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    first = await alice.remember("green tea", metadata={"topic": "tea"})  # type: ignore[call-arg]
+    await alice.remember("black tea")
+
+    assert first.metadata.extra == {"topic": "tea"}
+    for name in ("k", "limit", "top_k", "n_results"):
+        assert len(await alice.recall("tea", mode="words", **{name: 1})) == 1  # type: ignore[arg-type]
+    assert len(await alice.list(k=1)) == 1  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="`limit` of `recall` means `k`, which is given, too"):
+        await alice.recall("tea", k=1, limit=2)  # type: ignore[call-arg]
+
+
+async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> None:
+    with pytest.raises(TypeError, match=r"`remember` has no argument `tgas`; .*`tags`\?"):
+        await alice.remember("x", tgas=["a"])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"memory\.scope\(user_id=…\)\.remember\(…\)"):
+        await alice.remember("x", user_id="alice")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="it takes `item_id`"):
+        await alice.get(nonsense=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"`AgentMemory` has no argument `embedings`.*`embeddings`"):
+        AgentMemory(embedings=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"`scope` has no argument `user`.*`user_id`"):
+        AgentMemory("memory://").scope(user="alice")  # type: ignore[call-arg]
+
+
+# Values
+
+
+async def test_a_scope_is_named_by_text_number_or_uuid(any_memory: AgentMemory, who: str) -> None:
+    identity = UUID(int=int(who, 16) + 2**100)
+    item = await any_memory.scope(identity, session_id=42).remember("tea")
+
+    assert (item.metadata.user_id, item.metadata.session_id) == (str(identity), "42")
+    assert await any_memory.scope(user_id=str(identity), session_id="42").get(item.id) == item
+    for wrong in (True, 1.5, b"alice", ["alice"], ""):
+        with pytest.raises(QueryError, match="`user_id` must be a string"):
+            any_memory.scope(wrong)  # type: ignore[arg-type]
+
+
+async def test_a_number_erases_whom_it_names(local_memory: AgentMemory, who: str) -> None:
+    user = int(who, 16)
+    item = await local_memory.scope(user).remember("tea")
+
+    assert (await local_memory.erase(user_id=user)).items == 1
+    assert await local_memory.scope(user).get(item.id) is None
+
+
+async def test_times_may_be_iso_texts(any_memory: AgentMemory, who: str) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    old = await alice.remember("tea", created_at="2020-05-01T12:00+02:00")  # type: ignore[arg-type]
+    new = await alice.remember("tea, too", expires="2999-01-01")  # type: ignore[arg-type]
+
+    assert old.created_at == datetime(2020, 5, 1, 10, tzinfo=UTC)
+    assert new.expires_at == datetime(2999, 1, 1, tzinfo=UTC)
+    (found,) = await alice.recall("tea", until="2021-01-01")  # type: ignore[arg-type]
+    assert found.item.id == old.id
+    assert [each.id for each in await alice.list(since="2021-01-01")] == [new.id]  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="`since` must be a datetime, or a text such as"):
+        await alice.list(since="yesterday")  # type: ignore[arg-type]
+
+
+async def test_facts_and_the_past_take_iso_texts(memory: AgentMemory, who: str) -> None:
+    alice = memory.scope(f"alice-{who}")
+    await alice.facts.put("city", "Oslo", valid_from="2020-01-01", valid_to="2021-01-01")  # type: ignore[arg-type]
+
+    held = await alice.facts.get("city", as_of="2020-06-01")  # type: ignore[arg-type]
+    assert held is not None
+    assert held.value == "Oslo"
+    assert await alice.as_of("2020-01-01").list() == []
+
+
+async def test_a_hit_stands_for_its_memory(any_memory: AgentMemory, who: str) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    await alice.remember("green tea")
+    (hit,) = await alice.recall("tea", mode="words")
+
+    changed = await alice.update(hit, "black tea")  # type: ignore[arg-type]
+    assert changed.content == "black tea"
+    assert await alice.get(hit) == changed  # type: ignore[arg-type]
+    assert len(await alice.forget(hit)) == 1  # type: ignore[arg-type]
+    assert await alice.list() == []
+
+
+async def test_a_path_may_begin_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_memory: Open
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "soul.md").write_text("Be kind.")
+    for url, file in (("~/a.db", "a.db"), ("sqlite:///~/b.db", "b.db")):
+        memory = open_memory(url, persona="~/soul.md")
+        await memory.remember("tea")
+        assert (tmp_path / file).is_file()
+    assert "Be kind." in (await memory.chat("one").context("Go")).text
+    await memory.backup("~/copy.db")
+    await export_file(memory.default_user, "~/out.jsonl")
+    assert (tmp_path / "out.jsonl").is_file()
+    assert (await memory.restore("~/copy.db")).items == 1
+    assert (await import_file(memory.default_user, "~/out.jsonl")).stored == 0
+
+
+# mem0's names
+
+
+async def test_mem0s_calls_work_on_the_memory_itself(any_memory: AgentMemory, who: str) -> None:
+    user = f"alice-{who}"
+    messages = [{"role": "user", "content": "I like tea"}]
+    (item,) = await any_memory.add(messages, user_id=user, metadata={"topic": "drinks"})
+
+    assert isinstance(item, HumanMemory)
+    for found in (
+        await any_memory.search("tea", user_id=user),
+        await any_memory.search("tea", filters={"user_id": user, "topic": "drinks"}),
+    ):
+        assert [hit.item.id for hit in found] == [item.id]
+    assert await any_memory.get_all(user_id=user) == [item]
+    assert await any_memory.get_all(filters={"user_id": user}) == [item]
+    assert await any_memory.get_all(user_id=f"bob-{who}") == []
+    assert await any_memory.get_all(user_id=f"bob-{who}", filters={"user_id": user}) == []
+
+
+# Filters that nothing can match
+
+
+async def test_a_filter_on_a_field_that_no_memory_has_says_so(
+    any_memory: AgentMemory, who: str
+) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    await alice.remember("tea", tags=["drinks"])
+    keywords._checked_fields.clear()  # each is told once
+
+    with pytest.warns(UserWarning, match=r"the field `tgas`, .*did you mean `tags`\?"):
+        assert await alice.recall("tea", where={"tgas": "drinks"}) == []
+    with pytest.warns(UserWarning, match="the field `zzz`, .*the newest have `tags`"):
+        assert await alice.list(where={"$or": [{"zzz": 1}, {"tags": "none"}]}) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert await alice.recall("tea", where={"tgas": "drinks"}) == []  # told already
+        assert await alice.recall("tea", where={"tags": "none"}) == []
+        assert await alice.list(where={"other": {"$exists": True}}) == []
+        assert await any_memory.scope(f"new-{who}").list(where={"yyy": 1}) == []
+
+
+def test_what_wants_one_text_names_what_takes_several() -> None:
+    for model in (LocalEmbeddings(), OpenAIEmbeddings(model="m", api_key="k", dimension=2)):
+        with pytest.raises(QueryError, match="`embed_many` for several"):
+            model.embed(["a", "b"])  # type: ignore[arg-type]
+    assert len(LocalEmbeddings().embed_many(["a", "b"])) == 2
