@@ -106,13 +106,13 @@ class ArgumentReader:
         return item.id if is_item and (name != "item" or item is not value) else value
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        renamed: dict[str, Any] = {}
         for name, value in kwargs.items():
             own = name if name in self._names else self._synonym(name)
-            if own in found or (own != name and own in kwargs):
+            if own in renamed or (own != name and own in kwargs):
                 raise TypeError(f"`{name}` of `{self._name}` means `{own}`, which is given, too")
-            found[own] = value
-        return found
+            renamed[own] = value
+        return renamed
 
     def _synonym(self, name: str) -> str:
         for row in _SYNONYMS:
@@ -175,16 +175,16 @@ def advised(
 
     @wraps(method)
     async def call(handle: _ListingT, /, *args: _P.args, **kwargs: _P.kwargs) -> _SizedT:
-        found = await method(handle, *args, **kwargs)
+        result = await method(handle, *args, **kwargs)
         where = kwargs.get("where")
-        if where and not found and not kwargs.get("cursor") and _is_asked_by_program():
+        if where and not result and not kwargs.get("cursor") and _is_call_of_program():
             await _warn_of_unused_fields(handle, where)
-        return found
+        return result
 
     return call
 
 
-def _is_asked_by_program() -> bool:
+def _is_call_of_program() -> bool:
     """Tell whether a call is the user's own, and not one of a server, a command or an adapter."""
     frame = inspect.currentframe()
     while frame is not None:

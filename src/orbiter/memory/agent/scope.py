@@ -234,11 +234,11 @@ class ScopedMemory(MaintenanceMixin):
             if getattr(store, "audit", None) == "all":  # all that it reads is one entry
                 from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few need it
 
-                found = await read_as_one(self._core, self._scope, "recall", read, _ids)
+                hits = await read_as_one(self._core, self._scope, "recall", read, _ids)
             else:
-                found = await read()
-        self._core.events.emit("recalled", self._scope, _ids(found))
-        return found
+                hits = await read()
+        self._core.events.emit("recalled", self._scope, _ids(hits))
+        return hits
 
     # Looking, changing, forgetting
 
