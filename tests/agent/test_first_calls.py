@@ -138,15 +138,22 @@ async def test_other_names_for_arguments_are_read(any_memory: AgentMemory, who: 
 
 
 async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> None:
-    with pytest.raises(TypeError, match=r"`remember` has no argument `tgas`; .*`tags`\?"):
+    with pytest.raises(
+        TypeError, match=r"`remember` got an unexpected keyword argument `tgas`; .*`tags`\?"
+    ):
         await alice.remember("x", tgas=["a"])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"memory\.scope\(user_id=…\)\.remember\(…\)"):
         await alice.remember("x", user_id="alice")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="it takes `item_id`"):
         await alice.get(nonsense=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"`AgentMemory` has no argument `embedings`.*`embeddings`"):
+    with pytest.raises(
+        TypeError,
+        match=r"`AgentMemory` got an unexpected keyword argument `embedings`.*`embeddings`",
+    ):
         AgentMemory(embedings=None)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"`scope` has no argument `user`.*`user_id`"):
+    with pytest.raises(
+        TypeError, match=r"`scope` got an unexpected keyword argument `user`.*`user_id`"
+    ):
         AgentMemory("memory://").scope(user="alice")  # type: ignore[call-arg]
 
 

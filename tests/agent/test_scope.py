@@ -67,7 +67,7 @@ async def test_an_empty_name_never_means_nobody(any_memory: AgentMemory, field: 
     assert (await handle.stats()).items == before
 
 
-@pytest.mark.parametrize("bad", ["", 7, b"alice", ["alice"], "a\0b", "\ud800", "x" * 2_000])
+@pytest.mark.parametrize("bad", ["", 7.5, b"alice", ["alice"], "a\0b", "\ud800", "x" * 2_000])
 async def test_what_is_no_name_makes_no_scope(open_memory: Open, bad: object) -> None:
     memory = open_memory("memory://")
 

@@ -24,11 +24,13 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.wire import OPERATIONS, Operation
 
 MADE_OF_OTHERS: dict[type, set[str]] = {
-    AgentMemory: {"settle", "init", "close"},
+    AgentMemory: {"settle", "init", "close", "remember", "recall", "list", "update", "forget"}
+    | {"add", "search", "get_all"},
     ScopedMemory: {"add", "search", "get_all", "delete"},
     KeyValue: {"put", "get", "delete"},
 }
-"""Opening and closing, the names of mem0 on a handle, and old names, which call the others."""
+"""Opening and closing, the calls of the default user, the names of mem0, and old names, which call
+the others."""
 
 NOT_SENT = {("memory", "backup"), ("memory", "restore")}
 """What a server does not do for anybody."""

@@ -42,6 +42,10 @@ _SYNONYMS = (("k", "limit", "top_k", "n_results"), ("extra", "metadata"))
 _DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
 
+_LIBRARY = __name__.partition(".agent.")[0]
+_HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
+"""Where handles are, and their blocking forms: whoever calls them stands above these."""
+
 _ITEMS = frozenset(("fact_id", "item", "item_id"))
 _NEVER = "never"
 
@@ -131,7 +135,7 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
         way = f"the handle says whose it is: `memory.scope({name}=…).{call}(…)`"
     else:
         way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
-    return TypeError(f"`{call}` has no argument `{name}`; {way}")
+    return TypeError(f"`{call}` got an unexpected keyword argument `{name}`; {way}")
 
 
 def checked_keywords(call: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
@@ -189,8 +193,8 @@ def _is_call_of_program() -> bool:
     frame = inspect.currentframe()
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
-        if not module.startswith(("orbiter.memory.agent", "orbiter.memory.sync")):
-            return not module.startswith("orbiter.memory.")
+        if not module.startswith(_HANDLES):
+            return not module.startswith(_LIBRARY)
         frame = frame.f_back
     return True
 
