@@ -19,6 +19,7 @@ TITLES = {
     "google-adk": "Google ADK",
     "langchain": "LangChain",
     "langgraph": "LangGraph",
+    "llama-index": "LlamaIndex",
     "openai-agents": "OpenAI Agents SDK",
     "pydantic-ai": "Pydantic AI",
 }

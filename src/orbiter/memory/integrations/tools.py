@@ -8,15 +8,16 @@ memories is fenced as data, and an error says what to do instead.
 import inspect
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.context.entries import default_trust, memory_entry
-from orbiter.memory.context.prompt_fence import Entry, new_mark, render
+from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
 from orbiter.memory.errors import ItemNotFoundError, MemoryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from orbiter.memory.recall import Hit
 
-__all__ = ["MemoryTools", "fenced_hits", "memory_tools"]
+__all__ = ["MemoryTools", "fenced_hits", "memory_tools", "recalled_text"]
 
 _Method = Callable[..., Coroutine[Any, Any, str]]
 
@@ -226,6 +227,29 @@ def fenced_hits(hits: "Iterable[Hit]") -> str:
         text = (hit.passage or entry.content)[:_LONGEST] if is_long else entry.content
         entries.append(Entry(text, f"{entry.source}, id {hit.item.id}", entry.time, entry.trust))
     return render(entries, mark=new_mark())
+
+
+async def recalled_text(
+    handle: ScopedMemory,
+    question: str,
+    *,
+    k: int,
+    min_relevance: float | None = None,
+    known: Collection[str] = (),
+) -> str:
+    """Return at most *k* memories that answer *question*, fenced as data; `""` if none does.
+
+    *known* are texts that the model sees anyway. With *min_relevance*, whatever reaches it counts
+    as an answer.
+    """
+    if not k or not question.strip():
+        return ""
+    # More than wanted, as some may be known.
+    hits = await handle.recall(question, k=k + len(known))
+    answers = [hit for hit in for_prompt(hits, min_relevance) if hit.item.content not in known]
+    if not answers:
+        return ""
+    return f"What is remembered. {NOTICE}\n{fenced_hits(answers[:k])}"
 
 
 def _check_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
