@@ -14,14 +14,20 @@ RESULTS = FOLDER / "results.json"
 BEGIN, END = "<!-- results, by docs/build_integrations.py -->\n", "<!-- end of results -->"
 
 TITLES = {
+    "agno": "agno",
     "anthropic": "Anthropic memory tool",
+    "autogen": "AutoGen",
     "claude-agent-sdk": "Claude Agent SDK",
+    "dspy": "DSPy",
     "google-adk": "Google ADK",
+    "haystack": "Haystack",
     "langchain": "LangChain",
     "langgraph": "LangGraph",
     "llama-index": "LlamaIndex",
     "openai-agents": "OpenAI Agents SDK",
     "pydantic-ai": "Pydantic AI",
+    "semantic-kernel": "Semantic Kernel",
+    "smolagents": "smolagents",
 }
 """What each framework is called."""
 

@@ -1,10 +1,8 @@
 """Documentation runs: every Python block, and the output printed below it."""
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
-import io
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from docs.build_api import PAGE, page
+from tests.docs.pages import blocks, run_page
 from tests.servers.databases import (
     PostgresServer,
     RedisServer,
@@ -26,17 +25,16 @@ __all__ = ["postgres_server", "redis_server"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOOLS_ONLY = {
+    "agno": "agno",
+    "autogen": "autogen_agentchat",
+    "dspy": "dspy",
+    "haystack": "haystack",
+    "semantic-kernel": "semantic_kernel",
+    "smolagents": "smolagents",
+}
+"""Frameworks without an adapter, whose pages use the ready-made tools: what each is imported as."""
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)?(#[^)]+)?\)")
-
-
-def _blocks(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each Python block with the text block that follows it, if there is one."""
-    found = FENCE.findall(text)
-    for index, (language, code) in enumerate(found):
-        if language == "python":
-            following = found[index + 1] if index + 1 < len(found) else ("", "")
-            yield code, following[1] if following[0] == "text" else None
 
 
 @pytest.fixture
@@ -60,17 +58,13 @@ def reader(
 def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
     if path.parent.name == "integrations" and _lacks_framework(path.stem):
         pytest.skip("its framework is installed by `make test-integrations`")
-    namespace = {"__name__": "documentation"}
-    for code, expected in _blocks(path.read_text()):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(path), "exec"), namespace)
-        if expected is not None:
-            assert printed.getvalue() == expected
+    run_page(path)
 
 
 def _lacks_framework(name: str) -> bool:
     """Tell whether the framework of an integration is not installed here."""
+    if name in TOOLS_ONLY:
+        return importlib.util.find_spec(TOOLS_ONLY[name]) is None
     module = f"orbiter.memory.integrations.{name.replace('-', '_')}"
     if name == "index" or importlib.util.find_spec(module) is None:
         return False
@@ -103,7 +97,7 @@ def test_every_python_block_of_a_docstring_runs() -> None:
     ran = 0
     for name, doc in _docstrings():
         assert ">>>" not in doc, f"{name}: write examples as ```python blocks"
-        for code, _ in _blocks(doc):
+        for code, _ in blocks(doc):
             exec(compile(code, name, "exec"), {"__name__": "documentation"})
             ran += 1
 
@@ -112,7 +106,7 @@ def test_every_python_block_of_a_docstring_runs() -> None:
 
 def test_the_readme_program_is_short_and_on_the_first_screen() -> None:
     text = (ROOT / "README.md").read_text()
-    code, output = next(_blocks(text))
+    code, output = next(blocks(text))
 
     assert len(code.strip().splitlines()) < 15
     assert output
