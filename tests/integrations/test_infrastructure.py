@@ -42,3 +42,10 @@ def test_an_adapter_without_its_framework_names_what_to_install(
 
     with pytest.raises(ModuleNotFoundError, match=re.escape(f"'orbiter-memory[{name}]'")):
         spec.loader.exec_module(alone)
+
+
+def test_the_readme_links_to_the_page_of_every_framework() -> None:
+    readme = (ROOT / "README.md").read_text().partition("\n## ")[0]
+
+    missing = [name for name in FRAMEWORKS if f"(docs/integrations/{name}.md)" not in readme]
+    assert missing == []
