@@ -109,6 +109,20 @@ def test_hooks_are_added_once_and_those_of_others_stay(cli: Cli, settings: Path)
     assert settings.with_name("settings.json.bak").read_text() == json.dumps(OTHERS, indent=4)
 
 
+def test_hooks_are_removed_with_the_server_and_those_of_others_stay(
+    cli: Cli, home: Path, settings: Path
+) -> None:
+    settings.parent.mkdir()
+    settings.write_text(json.dumps(OTHERS, indent=4))
+    cli.ok("install", "claude-code", "--hooks")
+
+    cli.ok("uninstall", "claude-code")
+
+    assert json.loads(settings.read_text()) == OTHERS
+    assert json.loads((home / ".claude.json").read_text()) == {"mcpServers": {}}
+    assert cli("uninstall", "claude-code").exit_code == 3
+
+
 @pytest.mark.parametrize("broken", ['{"hooks": []}', '{"hooks": {"Stop": {}}}', "{", "[]"])
 def test_settings_that_cannot_be_read_are_left_alone(
     cli: Cli, home: Path, settings: Path, broken: str

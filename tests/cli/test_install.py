@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 from tests.timing import HANG
 
 from orbiter.memory.cli import _json_edit
-from orbiter.memory.cli._json_edit import FileSyntaxError, find, put
+from orbiter.memory.cli._json_edit import FileSyntaxError, find, put, remove
 from orbiter.memory.cli._launch import project_name
 
 FILES = {
@@ -498,7 +498,76 @@ def test_a_link_stays_one(cli: Cli, home: Path) -> None:
     assert "orbiter-memory" in servers("claude-code", real)
 
 
+@pytest.mark.parametrize("client", FILES)
+def test_what_was_added_is_removed_and_nothing_else(cli: Cli, home: Path, client: str) -> None:
+    path = home / FILES[client]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = CODEX[: CODEX.index("[mcp_servers.orbiter")] if client == "codex" else CURSOR
+    path.write_text(before.replace("mcpServers", HOLDERS.get(client, "mcpServers")))
+    cli.ok("install", client)
+    added = path.read_text()
+
+    shown = cli.ok("uninstall", client, "--dry-run")
+    kept = path.read_text()
+    done = cli.ok("uninstall", client)
+    again = cli("uninstall", client)
+
+    assert "orbiter-memory" in shown
+    assert kept == added
+    assert f"wrote {path}" in done
+    assert again.exit_code == 3
+    assert (
+        path.read_text().split()
+        == before.replace("mcpServers", HOLDERS.get(client, "mcpServers")).split()
+    )
+
+
+def test_what_is_not_there_is_not_removed(cli: Cli, home: Path) -> None:
+    result = cli("uninstall", "cursor")
+
+    assert result.exit_code == 3
+    assert FILES["cursor"] in result.stderr
+    assert [*home.iterdir()] == []
+    assert cli("uninstall", "cline", "--project").exit_code == 2
+
+
+def test_no_key_of_an_old_entry_is_shown(cli: Cli, home: Path) -> None:
+    options = ("--url", "http://127.0.0.1:8765", "--token")
+    cli.ok("install", "cursor", *options, "om_s3cret")
+
+    changed = cli.ok("install", "cursor", *options, "om_other", "--force", "--dry-run")
+    removed = cli.ok("uninstall", "cursor", "--dry-run")
+
+    for shown in (changed, removed):
+        assert "ORBITER_MEMORY_TOKEN" in shown
+        assert "s3cret" not in shown
+
+
 VALUE = {"command": "c", "args": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('{"s": {"n": 1}}', '{"s": {}}'),
+        ('{"s": {"n": 1,}}', '{"s": {}}'),
+        ('{"s": {"n": 1, "m": 2}}', '{"s": { "m": 2}}'),
+        ('{"s": {"m": 2, "n": 1}}', '{"s": {"m": 2 }}'),
+        ('{"s": {"m": 2, // two\n"n": {"x": []}\n}}', '{"s": {"m": 2 // two\n}}'),
+        ('{"s": { // x\n  "n": 1 }}', '{"s": { // x\n   }}'),
+        ('{"s": {\r\n\t"n": {\r\n\t},\r\n\t"m": 2\r\n}}', '{"s": {\r\n\t"m": 2\r\n}}'),
+        ('{"s": {"m": 2}}', '{"s": {"m": 2}}'),
+        ('{"n": 1}', '{"n": 1}'),
+        ("", ""),
+    ],
+)
+def test_an_entry_is_removed_from_any_json(text: str, wanted: str) -> None:
+    assert remove(text, ("s", "n")) == wanted
+
+
+def test_a_name_that_is_there_twice_is_not_removed_by_half() -> None:
+    with pytest.raises(FileSyntaxError, match="not changed here"):
+        remove('{"s": {"n": 1, "n": 2}}', ("s", "n"))
 
 
 @pytest.mark.parametrize(

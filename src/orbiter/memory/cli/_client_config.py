@@ -15,7 +15,17 @@ from pathlib import Path
 from orbiter.memory.cli import _json_edit, _toml_edit
 from orbiter.memory.errors import StorageError
 
-__all__ = ["CLIENTS", "Change", "Client", "Name", "plan", "plan_hooks", "write"]
+__all__ = [
+    "CLIENTS",
+    "Change",
+    "Client",
+    "Name",
+    "plan",
+    "plan_hooks",
+    "plan_removal",
+    "plan_without_hooks",
+    "write",
+]
 
 _CONTINUE_FILE = "mcpServers/orbiter-memory.json"
 """Continue reads every file of that folder; so nobody else's is touched."""
@@ -242,7 +252,7 @@ class Change:
     @property
     def is_needed(self) -> bool:
         """Tell whether anything is to be written."""
-        return self.before != self.after
+        return (self.before or "") != self.after
 
     def diff(self) -> str:
         """Return the change, line by line."""
@@ -291,6 +301,41 @@ def plan_hooks(path: Path, hooks: Mapping[str, Mapping[str, object]]) -> Change:
             if [each for each in groups if _is_our_hook(each)] != [group]:
                 others = [each for each in groups if not _is_our_hook(each)]
                 body = _json_edit.put(body, ("hooks", event), [*others, group])
+        return body
+
+    before, after = _edited(path, edited, kind="JSON")
+    return Change(path, before, after, None)
+
+
+def plan_removal(client: Client, path: Path, name: str) -> Change:
+    """Return what is to change so that the file has no entry *name*."""
+    edit = _toml_edit if client.is_toml else _json_edit
+
+    present: object = None
+
+    def edited(body: str) -> str:
+        nonlocal present
+        present = edit.find(body, (client.holder, name))
+        made: str = edit.remove(body, (client.holder, name))
+        return made
+
+    before, after = _edited(path, edited, kind="TOML" if client.is_toml else "JSON")
+    return Change(path, before, after, present)
+
+
+def plan_without_hooks(path: Path) -> Change:
+    """Return what is to change so that no hook is ours; those of others stay."""
+
+    def edited(body: str) -> str:
+        events = _json_edit.find(body, ("hooks",))
+        for event, groups in events.items() if isinstance(events, dict) else ():
+            if not isinstance(groups, list):
+                continue
+            others = [each for each in groups if not _is_our_hook(each)]
+            if not others and groups:
+                body = _json_edit.remove(body, ("hooks", event))
+            elif others != groups:
+                body = _json_edit.put(body, ("hooks", event), others)
         return body
 
     before, after = _edited(path, edited, kind="JSON")

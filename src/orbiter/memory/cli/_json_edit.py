@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # it is not in the stubs
 from typing import Any
 
-__all__ = ["FileSyntaxError", "find", "put"]
+__all__ = ["FileSyntaxError", "find", "put", "remove"]
 
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
@@ -33,6 +33,8 @@ class _Object:
     has_comma: bool = False
     members: dict[str, tuple[int, int, Any]] = field(default_factory=dict)
     """By name: where the value begins and ends, and what it is; an object as this class."""
+    names: dict[str, int] = field(default_factory=dict)
+    """By name: where it begins itself."""
 
 
 def find(text: str, path: tuple[str, ...]) -> object:
@@ -60,6 +62,41 @@ def put(text: str, path: tuple[str, str], value: object) -> str:
     if after != wanted:
         raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     return made
+
+
+def remove(text: str, path: tuple[str, str]) -> str:
+    """Return *text* without the member `path[1]` of the object `path[0]`, if it is there.
+
+    `FileSyntaxError` if the rest would not mean what it meant.
+    """
+    if find(text, path) is None:
+        return text
+    made = _without(text, _read(text).members[path[0]][2], path[1])
+    before, after = _plain(_read(text)), _plain(_read(made))
+    if isinstance(before, dict):
+        del before[path[0]][path[1]]
+    if after != before:
+        raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
+    return made
+
+
+def _without(text: str, there: _Object, name: str) -> str:
+    """Return *text* without a member of *there*, its comma, and its lines if it has them alone."""
+    reader = _Reader(text)
+    start, end = there.names[name], there.members[name][1]
+    comma = reader.skip(end)
+    others = [last for each, (_, last, _) in there.members.items() if each != name]
+    if text[comma : comma + 1] == ",":
+        end = comma + 1
+    elif others:  # it is the last one: the comma is that of the one before
+        comma = reader.skip(max(others))
+        text = f"{text[:comma]}{text[comma + 1 :]}"
+        start, end = start - 1, end - 1
+    line = text.rfind("\n", 0, start) + 1
+    rest = re.compile(r"[ \t]*\r?\n").match(text, end)
+    if rest is not None and not text[line:start].strip():
+        start, end = line, rest.end()
+    return f"{text[:start]}{text[end:]}"
 
 
 def _put(text: str, path: tuple[str, str], value: object) -> str:
@@ -192,6 +229,7 @@ class _Reader:
             if self._text[at : at + 1] != '"':
                 raise self.broken(at, "a name in quotes is missing, or the closing `}`")
             name, end = self._string(at)
+            found.names[name] = at
             at = self.skip(end)
             if self._text[at : at + 1] != ":":
                 raise self.broken(at, "a `:` is missing")
@@ -203,13 +241,13 @@ class _Reader:
         return found, found.end
 
     def _array(self, index: int, depth: int) -> tuple[list[Any], int]:
-        found = []
+        values = []
         at = self.skip(index + 1)
         while self._text[at : at + 1] != "]":
             value, end = self.value(at, depth + 1)
-            found.append(value)
+            values.append(value)
             at, _, _ = self._next(end, "]")
-        return found, at + 1
+        return values, at + 1
 
     def _next(self, end: int, closing: str) -> tuple[int, int, bool]:
         """Return where it goes on behind a value, where that ends, and whether with a comma."""

@@ -84,6 +84,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "commands.mcp",
             "Add this memory to the MCP configuration of an agent.",
         ),
+        "uninstall": (
+            "commands.mcp",
+            "Remove this memory from the configuration of an agent.",
+        ),
         "hook": ("commands.hook", "Answer a hook of Claude Code, which is read from stdin."),
     },
 }

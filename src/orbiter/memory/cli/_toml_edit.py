@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orbiter.memory.cli._json_edit import FileSyntaxError
 
-__all__ = ["find", "put"]
+__all__ = ["find", "put", "remove"]
 
 _HEADER = re.compile(r"^[ \t]*\[\[?[^\n]*", re.MULTILINE)
 
@@ -30,6 +30,15 @@ def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     else:
         made = _replaced(text, path, table)
     _check(before, made, path, value)
+    return made
+
+
+def remove(text: str, path: tuple[str, str]) -> str:
+    """Return *text* without that table, and without those below it, if it is there."""
+    if find(text, path) is None:
+        return text
+    made = _replaced(text, path, "")
+    _check(_read(text), made, path, None)
     return made
 
 
@@ -89,12 +98,15 @@ def _without_rest(text: str, start: int, end: int) -> int:
 
 
 def _check(
-    before: dict[str, object], made: str, path: tuple[str, str], value: Mapping[str, object]
+    before: dict[str, object],
+    made: str,
+    path: tuple[str, str],
+    value: Mapping[str, object] | None,
 ) -> None:
     """Raise `FileSyntaxError` unless everything else means what it meant."""
     after = _read(made)
-    holder = after.get(path[0])
-    if not isinstance(holder, dict) or holder.pop(path[1], None) != dict(value):
+    holder = after.setdefault(path[0], {})
+    if not isinstance(holder, dict) or holder.pop(path[1], None) != value:
         raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     was = before.get(path[0])
     rest = {k: v for k, v in was.items() if k != path[1]} if isinstance(was, dict) else {}

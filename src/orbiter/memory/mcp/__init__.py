@@ -38,7 +38,7 @@ def build(
         if exc.name != "mcp":
             raise
         raise ModuleNotFoundError(
-            "the Model Context Protocol needs its SDK: pip install 'orbiter-memory[server]'"
+            "the Model Context Protocol needs its SDK: pip install 'orbiter-memory[mcp]'"
         ) from exc
     from orbiter.memory.mcp.sdk_server import build_server  # noqa: PLC0415 - it loads the SDK
 

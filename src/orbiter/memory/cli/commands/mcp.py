@@ -14,7 +14,7 @@ import typer
 
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
 from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
 from orbiter.memory.cli._launch import Via, launcher, settings_of, shell_line
 
 if TYPE_CHECKING:
@@ -170,13 +170,13 @@ def install(  # noqa: PLR0913 - each is an option
     is_other = change.is_needed and change.there is not None
     if is_other and not force:
         if dry_run:
-            run.out.text(_hidden(change.diff(), env))
+            run.out.text(_hidden(change, env))
         raise UsageError(
             f"`{path}` has another `{name}`, {_describe_entry(change.there)}; `--force` replaces "
             "it, `--name` adds one beside it"
         )
     if not any(each.is_needed for each in changes):
-        run.out.text(f"{found.title} has it already: {' and '.join(str(e.path) for e in changes)}")
+        run.out.text(f"{found.title} has it already: {_paths(changes)}")
         return
     _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
     if dry_run:
@@ -190,6 +190,38 @@ def install(  # noqa: PLR0913 - each is an option
         )
 
 
+@command(app, "uninstall", url=False, json=False)
+def uninstall(
+    run: CommandContext,
+    client: Annotated[Name, typer.Argument(metavar="CLIENT", help="The program that has it.")],
+    *,
+    project: Annotated[
+        bool, typer.Option("--project", help="Only for the project in this folder.")
+    ] = False,
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the server there.")
+    ] = "orbiter-memory",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the file and what would change in it.")
+    ] = False,
+) -> None:
+    """Remove this memory from the configuration of an agent."""
+    from orbiter.memory.cli._client_config import (  # noqa: PLC0415
+        plan_removal,
+        plan_without_hooks,
+    )
+
+    program = CLIENTS[client]
+    folder = Path.cwd() if project else None
+    changes = [plan_removal(program, _file_of(program, folder), name)]
+    if program.hooks_file is not None:
+        changes.append(plan_without_hooks(_hooks_file(program, folder)))
+    needed = [each for each in changes if each.is_needed]
+    if not needed:
+        raise NotThereError(f"{program.title} does not have it: {_paths(changes)}")
+    _write(run, needed, {}, dry_run=dry_run)
+
+
 def _write(
     run: CommandContext, changes: "list[Change]", env: dict[str, str], *, dry_run: bool
 ) -> None:
@@ -198,7 +230,7 @@ def _write(
     for change in changes:
         if dry_run:
             run.out.text(f"would write {change.path}")
-            run.out.text(_hidden(change.diff(), env))
+            run.out.text(_hidden(change, env))
             continue
         backup = write(change)
         told = f", the old file is {backup.name}" if backup else ""
@@ -209,18 +241,26 @@ def _plan_hooks(client: Client, folder: Path | None, command: list[str]) -> "Cha
     """Return what is to change so that Claude Code calls *command* at a start and at a stop."""
     from orbiter.memory.cli._client_config import plan_hooks  # noqa: PLC0415
 
-    if client.hooks_file is None:
-        raise UsageError(f"{client.title} has no hooks that are known here; leave `--hooks` out")
-    user_file, project_file = client.hooks_file
     started = {"type": "command", "command": shell_line(command), "timeout": _HOOK_SECONDS}
     return plan_hooks(
-        user_file() if folder is None else folder / project_file,
+        _hooks_file(client, folder),
         {
             # A session that is resumed has the context of its start.
             "SessionStart": {"matcher": "startup|clear|compact", "hooks": [started]},
             "Stop": {"hooks": [started]},
         },
     )
+
+
+def _hooks_file(client: Client, folder: Path | None) -> Path:
+    if client.hooks_file is None:
+        raise UsageError(f"{client.title} has no hooks that are known here; leave `--hooks` out")
+    user_file, project_file = client.hooks_file
+    return user_file() if folder is None else folder / project_file
+
+
+def _paths(changes: "list[Change]") -> str:
+    return " and ".join(str(each.path) for each in changes)
 
 
 def _check_can_start() -> None:
@@ -252,7 +292,11 @@ def _describe_entry(entry: object) -> str:
     return f"`{without_passwords(' '.join(map(str, words)))}`"
 
 
-def _hidden(text: str, env: dict[str, str]) -> str:
-    for secret in env.values():
-        text = text.replace(secret, "***")
+def _hidden(change: "Change", env: Mapping[str, str]) -> str:
+    """Return the change, line by line, without the secrets of the old entry and of the new one."""
+    old = change.there if isinstance(change.there, Mapping) else {}
+    text = change.diff()
+    for each in (env, old.get("env"), old.get("environment")):
+        for secret in each.values() if isinstance(each, Mapping) else ():
+            text = text.replace(str(secret), "***") if secret else text
     return without_passwords(text)
