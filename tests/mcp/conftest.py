@@ -1,28 +1,18 @@
-"""Servers of the protocol in this process, and the SDK's own client for both of its eras."""
+"""Servers of the protocol in this process, and clients for both eras of the protocol."""
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
-from mcp.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from tests.timing import HANG
+from tests.mcp.sdk_client import ERAS, Client, connected
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.mcp import Profile, build
 
 if TYPE_CHECKING:
     from orbiter.memory.mcp.sdk_server import MemoryServer
-
-ERAS = ("legacy", "auto")
-"""The handshake of old, and the newer protocol in which every request is whole in itself."""
-
-_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For all clients, as each would else read every certificate of this computer."""
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -74,10 +64,7 @@ async def over_http(
 ) -> AsyncIterator[Client]:
     """Connect to the address of a server with a key."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=HANG, verify=_TLS) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
-    ):
+    async with connected(url, headers, mode) as client:
         yield client
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs here
 import pytest
-from mcp.client import Client
 from tests.mcp.conftest import Connect, call, refusal, text_of
+from tests.mcp.sdk_client import Client
 
 from orbiter.memory import AgentMemory, ScopedMemory, export_file, import_file
 from orbiter.memory.mcp import build

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from mcp.client import Client
-from tests.mcp.conftest import ERAS, call, over_http, refusal
+from tests.mcp.conftest import call, over_http, refusal
+from tests.mcp.sdk_client import ERAS, Client
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
@@ -141,7 +141,7 @@ async def test_twenty_parallel_writes_of_one_client_and_of_twenty_keep_all(
     url = f"{await serve()}/mcp?user_id=ann"
 
     async def session(number: int) -> None:
-        async with over_http(url, mode=ERAS[number % 2]) as client:
+        async with over_http(url, mode=ERAS[number % len(ERAS)]) as client:
             await call(client, "memory_add", texts=f"session {number}")
 
     async with over_http(url) as client:
@@ -157,7 +157,7 @@ async def test_a_graph_written_by_twenty_sessions_is_whole(serve: Serve) -> None
     url = f"{await serve()}/mcp/kg?user_id=ann"
 
     async def session(number: int) -> None:
-        async with over_http(url, mode=ERAS[number % 2]) as client:
+        async with over_http(url, mode=ERAS[number % len(ERAS)]) as client:
             entity = {"name": f"e{number}", "entityType": "t", "observations": ["o"]}
             await call(client, "create_entities", entities=[entity])
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # it has no stubs here
 import pytest
-from mcp.client import Client
 from tests.mcp.conftest import Connect, call, refusal, text_of
+from tests.mcp.sdk_client import Client
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.context.prompt_fence import parse

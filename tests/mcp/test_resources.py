@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from mcp.client import Client
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp.types import INVALID_PARAMS
 from tests.mcp.conftest import Connect
+from tests.mcp.sdk_client import Client, MCPError
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.context.prompt_fence import parse

@@ -3,11 +3,11 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 from tests.cli.terminal import COMMAND, environment, in_pipe
-from tests.mcp.conftest import ERAS, call, refusal
+from tests.mcp.conftest import call, refusal
+from tests.mcp.sdk_client import ERAS, Client, StdioServerParameters, stdio_client
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.mcp import build
@@ -15,12 +15,14 @@ from orbiter.memory.mcp import build
 ENTITY = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
 
 
-def server(path: Path, *args: str, env: dict[str, str] | None = None) -> StdioServerParameters:
+def server(path: Path, *args: str, env: dict[str, str] | None = None) -> Any:
     """Return how a client starts a server on the store at *path*, as alice."""
-    return StdioServerParameters(
-        command=COMMAND[0],
-        args=[*COMMAND[1:], "mcp", *args],
-        env=environment(str(path), env),
+    return stdio_client(
+        StdioServerParameters(
+            command=COMMAND[0],
+            args=[*COMMAND[1:], "mcp", *args],
+            env=environment(str(path), env),
+        )
     )
 
 
@@ -29,7 +31,7 @@ async def test_what_one_process_adds_another_recalls(tmp_path: Path) -> None:
 
     async with Client(server(path), mode="legacy") as client:
         added = await call(client, "memory_add", texts="the tea is in the left drawer")
-    async with Client(server(path, "--read-only"), mode="auto") as client:
+    async with Client(server(path, "--read-only"), mode=ERAS[-1]) as client:
         found = await call(client, "memory_search", query="where is the tea?")
         told = await refusal(client, "memory_add", texts="x")
     recalled = in_pipe(["recall", "where is the tea?"], environment(str(path)))
@@ -45,7 +47,7 @@ async def test_several_processes_write_one_graph_at_once_and_lose_nothing(tmp_pa
 
     async def write(number: int) -> None:
         parameters = server(path, "--tools", "kg", env={"MEMORY_FILE_PATH": str(file)})
-        async with Client(parameters, mode=ERAS[number % 2]) as client:
+        async with Client(parameters, mode=ERAS[number % len(ERAS)]) as client:
             more = [{"entityName": "Ann", "contents": [f"saw {number}.{n}"]} for n in range(7)]
             await asyncio.gather(
                 *(call(client, "add_observations", observations=[one]) for one in more)

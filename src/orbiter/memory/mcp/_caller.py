@@ -10,7 +10,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.model.items import MemoryItem
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import Context
+    from orbiter.memory.mcp._sdk import Context
 
 __all__ = [
     "HandleOfCall",
@@ -31,7 +31,8 @@ def source_of_call(ctx: "Context") -> str:
     It is worth what an agent says, whatever the client calls itself.
     """
     told = ctx.session.client_params
-    name = "" if told is None else _NO_NAME.sub("-", told.client_info.name)[:_LONGEST].strip(" -")
+    client = {} if told is None else told.model_dump(mode="json", by_alias=True)["clientInfo"]
+    name = _NO_NAME.sub("-", client.get("name", ""))[:_LONGEST].strip(" -")
     return f"agent:{name}" if name else "agent"
 
 

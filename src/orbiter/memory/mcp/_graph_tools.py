@@ -6,11 +6,11 @@ Names, arguments and answers are its own, so that prompts and programs written f
 import json
 from typing import TYPE_CHECKING, Annotated
 
-from mcp.server.mcpserver import Context
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 from pydantic import BaseModel, Field
 
 from orbiter.memory.mcp._caller import source_of_call
+from orbiter.memory.mcp._sdk import Context
 from orbiter.memory.mcp._tools import Definition, answer, plain
 from orbiter.memory.mcp.graph import Entity, Graph, Relation
 

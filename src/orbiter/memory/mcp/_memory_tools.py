@@ -4,8 +4,7 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
-from mcp.server.mcpserver import Context
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from orbiter.memory.agent.inputs import labels, read
@@ -20,6 +19,7 @@ from orbiter.memory.mcp._rendering import (
     to_memory,
     within_budget,
 )
+from orbiter.memory.mcp._sdk import Context
 from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
 from orbiter.memory.text.ranking import for_prompt

@@ -5,13 +5,13 @@ They read the answer from the text, as JSON, so text and structure are the same 
 
 from typing import TYPE_CHECKING, Annotated
 
-from mcp.server.mcpserver import Context
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 from pydantic import BaseModel
 
 from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.mcp._rendering import cut, to_memory
 from orbiter.memory.mcp._resources import item_uri
+from orbiter.memory.mcp._sdk import Context
 from orbiter.memory.mcp._tools import Definition, answer
 
 if TYPE_CHECKING:

@@ -9,16 +9,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 from urllib.parse import quote, unquote
 
-from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.prompts import Prompt
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, Resource, ResourceTemplate
+from mcp.types import Resource, ResourceTemplate
 from pydantic import Field
 
 from orbiter.memory.context.entries import default_trust, message_entries
 from orbiter.memory.context.prompt_fence import Entry, escape
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
 from orbiter.memory.mcp._rendering import cut, known, share, to_memory, within_budget
+from orbiter.memory.mcp._sdk import Context, Prompt, mistake
 from orbiter.memory.mcp._tools import error_text
 from orbiter.memory.mcp.graph import Graph
 from orbiter.memory.model.facts import ALWAYS
@@ -38,46 +36,31 @@ _RECENT = 20
 _MAX_FACTS = 200
 _ROUNDS = 20
 
+
+def _labels(name: str, title: str, description: str) -> dict[str, str]:
+    return {"name": name, "title": title, "description": description, "mimeType": MIME}
+
+
+def _resource(name: str, title: str, description: str) -> Resource:
+    labels = _labels(name, title, description)
+    return Resource.model_validate({"uri": f"{_SCHEME}{name}", **labels})
+
+
+def _template(name: str, title: str, description: str) -> ResourceTemplate:
+    labels = _labels(name, title, description)
+    return ResourceTemplate.model_validate({"uriTemplate": f"{_SCHEME}{name}/{{id}}", **labels})
+
+
 RESOURCES = (
-    Resource(
-        uri=f"{_SCHEME}recent",
-        name="recent",
-        title="Recent memories",
-        description="The newest memories.",
-        mime_type=MIME,
-    ),
-    Resource(
-        uri=f"{_SCHEME}profile",
-        name="profile",
-        title="Profile",
-        description="The facts that are valid now.",
-        mime_type=MIME,
-    ),
+    _resource("recent", "Recent memories", "The newest memories."),
+    _resource("profile", "Profile", "The facts that are valid now."),
 )
-GRAPH = Resource(
-    uri=f"{_SCHEME}knowledge-graph",
-    name="knowledge-graph",
-    title="Knowledge graph",
-    description="All entities and relations.",
-    mime_type=MIME,
-)
+GRAPH = _resource("knowledge-graph", "Knowledge graph", "All entities and relations.")
 """The reference knowledge-graph server's own; the profile `kg` shows it, too."""
 
 TEMPLATES = (
-    ResourceTemplate(
-        uri_template=f"{_SCHEME}item/{{id}}",
-        name="item",
-        title="A memory",
-        description="One memory, with its full text.",
-        mime_type=MIME,
-    ),
-    ResourceTemplate(
-        uri_template=f"{_SCHEME}chat/{{id}}",
-        name="chat",
-        title="A conversation",
-        description="The summary and the newest messages of a conversation.",
-        mime_type=MIME,
-    ),
+    _template("item", "A memory", "One memory, with its full text."),
+    _template("chat", "A conversation", "The summary and the newest messages of a conversation."),
 )
 
 
@@ -239,6 +222,6 @@ def _with_error_text(prompt: Callable[_P, Awaitable[str]]) -> Callable[_P, Await
             return await prompt(*args, **kwargs)
         except MemoryError as exc:
             # A prompt does not know where it is read.
-            raise MCPError(code=INVALID_PARAMS, message=error_text(exc, is_far=True)) from exc
+            raise mistake(error_text(exc, is_far=True)) from exc
 
     return wrapper

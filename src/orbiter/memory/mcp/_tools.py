@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from mcp.server.mcpserver.tools import Tool
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import BaseModel, ValidationError
 
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, VersionConflict
+from orbiter.memory.mcp._sdk import Tool
 from orbiter.memory.wire.problems import place_of, status_of
 
 __all__ = ["Definition", "answer", "error_text", "make_tool", "plain", "refused"]
@@ -63,12 +63,14 @@ def make_tool(definition: Definition) -> Tool:
         definition.run,
         title=definition.title,
         description=definition.description,
-        annotations=ToolAnnotations(
-            title=definition.title,
-            read_only_hint=definition.reads,
-            destructive_hint=definition.destroys,
-            idempotent_hint=definition.repeats,
-            open_world_hint=False,
+        annotations=ToolAnnotations.model_validate(
+            {
+                "title": definition.title,
+                "readOnlyHint": definition.reads,
+                "destructiveHint": definition.destroys,
+                "idempotentHint": definition.repeats,
+                "openWorldHint": False,
+            }
         ),
     )
     if definition.is_strict:
@@ -83,9 +85,9 @@ def make_tool(definition: Definition) -> Tool:
 
 def answer(result: BaseModel, text: str) -> CallToolResult:
     """Return *result* for programs, and *text* for a model that is shown no structure."""
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)],
-        structured_content=result.model_dump(mode="json", by_alias=True, exclude_none=True),
+    structure = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return CallToolResult.model_validate(
+        {"content": [{"type": "text", "text": text}], "structuredContent": structure}
     )
 
 
@@ -196,4 +198,6 @@ def _fault(place: tuple[int | str, ...], text: str) -> str:
 
 def refused(text: str) -> CallToolResult:
     """Return the answer to a call that did nothing."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+    return CallToolResult.model_validate(
+        {"content": [{"type": "text", "text": text}], "isError": True}
+    )

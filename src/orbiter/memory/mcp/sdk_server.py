@@ -7,15 +7,11 @@ from importlib.metadata import version
 from typing import Any
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
-from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.server.mcpserver.tools import Tool
-from mcp.shared.exceptions import MCPError
-from mcp_types import (
+from mcp.types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolResult,
     GetPromptResult,
-    InputRequiredResult,
     Resource,
     ResourceTemplate,
 )
@@ -26,10 +22,19 @@ from orbiter.memory.mcp._graph_tools import GraphTools
 from orbiter.memory.mcp._memory_tools import MemoryTools
 from orbiter.memory.mcp._openai_tools import OpenAITools
 from orbiter.memory.mcp._resources import GRAPH, MIME, RESOURCES, TEMPLATES, prompts, read
+from orbiter.memory.mcp._sdk import (
+    Context,
+    Prompt,
+    SDKServer,
+    Tool,
+    ToolError,
+    mistake,
+    protocol_error,
+)
 from orbiter.memory.mcp._tools import error_text, make_tool, plain, refused
 from orbiter.memory.model.audit import acting_as
 
-__all__ = ["MemoryServer", "build_server"]
+__all__ = ["Context", "MemoryServer", "build_server"]
 
 
 _PROFILES: dict[str, type[MemoryTools | GraphTools | OpenAITools]] = {
@@ -46,11 +51,7 @@ _INSTRUCTIONS = {
 }
 
 
-def _mistake(text: str) -> MCPError:
-    return MCPError(code=INVALID_PARAMS, message=text)
-
-
-class MemoryServer(MCPServer[dict[str, Any]]):
+class MemoryServer(SDKServer):
     """A server over the memories of whoever calls."""
 
     def __init__(
@@ -62,60 +63,67 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         instructions: str,
         tools: Sequence[Tool],
         resources: Sequence[Resource],
+        prompts: Sequence[Prompt],
         withheld: Iterable[str],
     ) -> None:
         """Serve *tools*; those *withheld* are known, and refused."""
-        super().__init__(
-            name,
-            title="Memory",
-            version=version,
-            instructions=instructions,
-            tools=list(tools),
-            log_level="WARNING",
-            subscriptions=False,
-        )
+        super().__init__(name, version=version, instructions=instructions, tools=list(tools))
+        for prompt in prompts:
+            self.add_prompt(prompt)
         self._handle_of_call = handle_of_call
+        self._tools = {tool.name: tool for tool in tools}
         self._listed = list(resources)
+        self._prompts = {prompt.name: prompt for prompt in prompts}
         self._withheld = frozenset(withheld)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context | None = None
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> CallToolResult:
         """Call a tool; what goes wrong is an answer that says so."""
+        if context is None:
+            raise ToolError("a tool can only be called within a request")
         if name in self._withheld:
             return refused(f"`{name}` changes memories, and this server is read-only")
-        known = {tool.name: tool for tool in await self.list_tools()}
-        if name not in known:
-            listed = "`, `".join(known)
+        tool = self._tools.get(name)
+        if tool is None:
+            listed = "`, `".join(self._tools)
             return refused(f"unknown tool `{plain(name, most=80)}`; use one of `{listed}`")
         try:
             # Models write `null` for what they leave out.
             given = {name: value for name, value in arguments.items() if value is not None}
             # History names the calling program, unless a key or `by=` names somebody.
-            with acting_as(source_of_call(context) if context is not None else None):
-                return await super().call_tool(name, given, context)
+            with acting_as(source_of_call(context)):
+                result: CallToolResult = await tool.run(given, context, convert_result=True)
         except ToolError as exc:
-            takes = known[name].input_schema.get("properties", {})
+            takes = tool.parameters.get("properties", {})
             return refused(error_text(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
+        return result
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context | None = None
-    ) -> GetPromptResult | InputRequiredResult:
+    ) -> GetPromptResult:
         """Return a prompt; one that is not there, or lacks something, is told as the mistake it is.
 
         The SDK takes either for a fault of the server.
         """
-        known = {each.name: each for each in await self.list_prompts()}
-        if name not in known:
-            listed = "`, `".join(known)
-            raise _mistake(f"unknown prompt `{name[:80]}`; use one of `{listed}`")
-        for each in known[name].arguments or ():
+        if context is None:
+            raise mistake("a prompt can only be read within a request")
+        prompt = self._prompts.get(name)
+        if prompt is None:
+            listed = "`, `".join(self._prompts)
+            raise mistake(f"unknown prompt `{name[:80]}`; use one of `{listed}`")
+        for each in prompt.arguments or ():
             if each.required and each.name not in (arguments or {}):
-                raise _mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
+                raise mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
         for given in arguments or {}:
-            if given not in [each.name for each in known[name].arguments or ()]:
-                raise _mistake(f"the prompt `{name}` has no argument `{given[:80]}`; leave it out")
-        return await super().get_prompt(name, arguments, context)
+            if given not in [each.name for each in prompt.arguments or ()]:
+                raise mistake(f"the prompt `{name}` has no argument `{given[:80]}`; leave it out")
+        render: Any = prompt.fn
+        text = await render(ctx=context, **(arguments or {}))
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        return GetPromptResult.model_validate(
+            {"description": prompt.description, "messages": [message]}
+        )
 
     async def list_resources(self) -> list[Resource]:
         """Return what can be read as it is."""
@@ -130,19 +138,22 @@ class MemoryServer(MCPServer[dict[str, Any]]):
     ) -> Iterable[ReadResourceContents]:
         """Return a resource of the scope that the call is for."""
         if context is None:
-            raise ResourceError("a resource can only be read within a call")
+            raise mistake("a resource can only be read within a request")
         try:
             text = await read(self._handle_of_call(context), str(uri))
-        except (ItemNotFoundError, QueryError) as exc:
-            raise ResourceNotFoundError(error_text(exc)) from exc
         except MemoryError as exc:
-            raise ResourceError(error_text(exc, is_far=_is_far(context))) from exc
+            is_mistake = isinstance(exc, ItemNotFoundError | QueryError)
+            raise protocol_error(
+                INVALID_PARAMS if is_mistake else INTERNAL_ERROR,
+                error_text(exc, is_far=_is_far(context) and not is_mistake),
+                {"uri": str(uri)},
+            ) from exc
         return [ReadResourceContents(content=text, mime_type=MIME)]
 
 
-def _is_far(context: Context | None) -> bool:
+def _is_far(context: Context) -> bool:
     """Tell whether a call came over a network: then it brought a request along."""
-    return context is not None and context.request_context.request is not None
+    return context.request_context.request is not None
 
 
 def build_server(
@@ -152,18 +163,16 @@ def build_server(
     every = _PROFILES[tools](handle_of_call).definitions()
     kept = [each for each in every if each.reads or not read_only]
     with _logging_as_it_is():
-        server = MemoryServer(
+        return MemoryServer(
             handle_of_call,
             name=name,
             version=version("orbiter-memory"),
             instructions=_INSTRUCTIONS[tools],
             tools=[make_tool(each) for each in kept],
             resources=[*RESOURCES, *([GRAPH] if tools == "kg" else [])],
+            prompts=prompts(handle_of_call),
             withheld=[each.run.__name__ for each in every if each not in kept],
         )
-    for prompt in prompts(handle_of_call):
-        server.add_prompt(prompt)
-    return server
 
 
 @contextmanager

@@ -25,12 +25,11 @@ from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import ServerState, principal_of, state_of
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import Context
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.server.transport_security import TransportSecuritySettings
 
     from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.mcp.sdk_server import MemoryServer
+    from orbiter.memory.mcp.sdk_server import Context, MemoryServer
 
 __all__ = ["mount"]
 
@@ -73,14 +72,9 @@ class Doors:
         async with AsyncExitStack() as stack:
             for profile in PROFILES:
                 for read_only in (False, True):
-                    server = _server(profile, read_only)
-                    server.streamable_http_app(
-                        stateless_http=True,
-                        json_response=True,
-                        max_request_body_size=self._settings.max_body,
-                        transport_security=self._security,
+                    manager = _server(profile, read_only).http_manager(
+                        self._security, max_body=self._settings.max_body
                     )
-                    manager = server.session_manager
                     await stack.enter_async_context(manager.run())
                     self._managers[profile, read_only] = manager
             try:
