@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from typer.main import get_command
+
+from orbiter.memory.cli.commands import serve
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_stats_count_a_scope_and_the_whole_store(cli: Cli) -> None:
@@ -222,3 +227,50 @@ def test_every_shell_gets_its_script(cli: Cli) -> None:
 
         assert "_ORBITER_MEMORY_COMPLETE" in script
         assert "orbiter-memory" in script
+
+
+def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "memory.toml"
+    file.write_text('port = 9000\nallow-host = ["a.example", "b.example"]\nlog = true\n')
+
+    cli.env["ORBITER_MEMORY_PORT"] = "9001"
+    told = cli.json("config", "--config", str(file))["server"]
+
+    assert told["port"] == {"value": "9001", "from": "ORBITER_MEMORY_PORT"}
+    assert told["allow-host"] == {"value": "a.example, b.example", "from": str(file)}
+    assert told["log"] == {"value": "yes", "from": str(file)}
+    assert told["rate"] == {"value": "100.0", "from": "default"}
+    assert "serve\n" in cli.ok("config")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("prot = 1", "did you mean `port`?"),
+        ("port = ", "is not TOML"),
+        ('port = "many"', "'--port'"),
+        ("config = 'x'", "`config` that is none"),
+    ],
+)
+def test_a_settings_file_that_makes_no_sense_is_refused(
+    cli: Cli, tmp_path: Path, text: str, word: str
+) -> None:
+    file = tmp_path / "memory.toml"
+    file.write_text(text)
+
+    for command in ("config", "serve"):
+        result = cli(command, "--config", str(file))
+        assert result.exit_code == 2, result.output
+        assert word in result.stderr
+    missing = cli("serve", "--config", str(tmp_path / "none.toml"))
+    assert "cannot be read" in missing.stderr
+
+
+def test_every_setting_of_a_server_has_a_variable_and_a_line_on_its_page() -> None:
+    page = (ROOT / "docs/operate/settings.md").read_text(encoding="utf-8")
+
+    for option in get_command(serve.app).params:
+        flag = option.opts[0]
+        if flag not in ("--open", "--json", "--help"):
+            variable = f"ORBITER_MEMORY_{flag.removeprefix('--').upper().replace('-', '_')}"
+            assert f"`{flag}` | `{variable}`" in page, flag

@@ -332,11 +332,11 @@ async def test_a_server_notices_a_revoked_key_with_the_next_request(
 ) -> None:
     key, token = keys.create(scope=ANN, role="read")
     http = client(await served(keys=keys), token)
-    assert (await http.get("/healthz")).status_code == 200
+    assert (await http.get("/v1/openapi.json")).status_code == 200
 
     await asyncio.to_thread(KeyFile(keys.path).revoke, key.id)
 
-    assert (await http.get("/healthz")).status_code == 401
+    assert (await http.get("/v1/openapi.json")).status_code == 401
 
 
 async def test_a_server_whose_keys_cannot_be_read_opens_nothing(
@@ -347,4 +347,4 @@ async def test_a_server_whose_keys_cannot_be_read_opens_nothing(
     keys.path.write_text("{")
     os.utime(keys.path)
 
-    assert (await http.get("/healthz")).status_code == 503
+    assert (await http.get("/v1/openapi.json")).status_code == 503

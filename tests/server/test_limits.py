@@ -152,7 +152,7 @@ async def test_a_client_that_does_not_read_is_cut_off(served: Served) -> None:
 async def test_headers_without_end_are_refused(served: Served) -> None:
     url = await served(**BARE)
     reader, writer, host = await connect(url)
-    writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nX: {'y' * 70_000}".encode())
+    writer.write(f"GET /v1/openapi.json HTTP/1.1\r\nHost: {host}\r\nX: {'y' * 70_000}".encode())
 
     told = await _rest(reader)
     writer.close()
@@ -181,10 +181,12 @@ async def test_what_stands_around_the_pieces_of_a_body_has_an_end(
 async def test_headers_that_come_at_once_are_counted_too(served: Served, client: Client) -> None:
     http = client(await served(**BARE))
 
-    many = await http.get("/healthz", headers={f"X-{count}": "y" * 90 for count in range(400)})
-    one = await http.get("/healthz", headers={"X": "y" * 33_000})
-    path = await http.get(f"/healthz?{'y' * 33_000}")
-    fits = await http.get("/healthz", headers={"X": "y" * 30_000})
+    many = await http.get(
+        "/v1/openapi.json", headers={f"X-{count}": "y" * 90 for count in range(400)}
+    )
+    one = await http.get("/v1/openapi.json", headers={"X": "y" * 33_000})
+    path = await http.get(f"/v1/openapi.json?{'y' * 33_000}")
+    fits = await http.get("/v1/openapi.json", headers={"X": "y" * 30_000})
 
     assert {each.status_code for each in (many, one, path)} <= {431, 400}
     assert 431 in (many.status_code, one.status_code, path.status_code)
@@ -196,13 +198,13 @@ async def test_who_has_shown_no_key_makes_room_for_who_comes(
 ) -> None:
     url = await served(keys=keys, max_connections=4, **BARE)
     ann = client(url, new_key(keys, user="ann"))
-    assert (await ann.get("/healthz")).status_code == 200
+    assert (await ann.get("/v1/openapi.json")).status_code == 200
     (kept,) = ann._transport._pool.connections  # type: ignore[attr-defined]  # it is used again
     silent = [await connect(url) for _ in range(12)]
 
     gone = await asyncio.gather(*(_rest(reader) for reader, _, _ in silent[:9]))
-    again = await ann.get("/healthz")
-    bob = await client(url, new_key(keys, user="bob")).get("/healthz")
+    again = await ann.get("/v1/openapi.json")
+    bob = await client(url, new_key(keys, user="bob")).get("/v1/openapi.json")
 
     assert gone == [b""] * 9  # the oldest; the last three have the room that is left
     assert (again.status_code, bob.status_code) == (200, 200)
@@ -214,16 +216,16 @@ async def test_who_has_shown_no_key_makes_room_for_who_comes(
 async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client: Client) -> None:
     url = await served(max_connections=2, **BARE)
     one, other = client(url), client(url)
-    assert [(await each.get("/healthz")).status_code for each in (one, other)] == [200, 200]
+    assert [(await each.get("/v1/openapi.json")).status_code for each in (one, other)] == [200, 200]
 
     with pytest.raises(httpx.HTTPError):
-        await client(url).get("/healthz")
+        await client(url).get("/v1/openapi.json")
     await other.aclose()
 
     async with asyncio.timeout(HANG):  # until the server has noticed
         while not await _answers(client(url)):
             pass
-    assert (await one.get("/healthz")).status_code == 200
+    assert (await one.get("/v1/openapi.json")).status_code == 200
 
 
 @pytest.fixture
@@ -241,7 +243,7 @@ async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
     others = [new_key(keys, user=f"user-{number}") for number in range(10)]
 
     held = [await _keep_alive(url, greedy) for _ in range(60)]  # more than there are places
-    answers = [await client(url, key).get("/healthz") for key in others]
+    answers = [await client(url, key).get("/v1/openapi.json") for key in others]
     still = [await _ask(*each[:3], greedy) for each in held[:15]]
 
     statuses = [status for _, _, _, status, _ in held]
@@ -345,14 +347,17 @@ async def test_a_refusal_before_a_key_ends_the_connection(
     right = {"Authorization": f"Bearer {key}"}
 
     refused = [
-        await http.get("/healthz"),
-        await http.get("/healthz", headers={"Authorization": "Bearer x"}),
-        await http.get("/healthz", headers=right | {"Host": "evil.com"}),
-        await http.get("/healthz", headers=right | {"Origin": "http://evil.com"}),
+        await http.get("/v1/openapi.json"),
+        await http.get("/v1/openapi.json", headers={"Authorization": "Bearer x"}),
+        await http.get("/v1/openapi.json", headers=right | {"Host": "evil.com"}),
+        await http.get("/v1/openapi.json", headers=right | {"Origin": "http://evil.com"}),
         # Who still sends when the answer is there must be able to read it.
         await http.post("/v1/memories", content=b"x" * 5_000_000),
     ]
-    known = [await http.get("/healthz", headers=right), await http.get("/metrics", headers=right)]
+    known = [
+        await http.get("/v1/openapi.json", headers=right),
+        await http.get("/metrics", headers=right),
+    ]
 
     assert [each.status_code for each in refused] == [401, 401, 421, 403, 401]
     assert {each.headers.get("connection") for each in refused} == {"close"}
@@ -392,7 +397,7 @@ async def test_a_handshake_is_waited_for_as_anything_else(
 
     assert told[0] == b""
     assert b"HTTP" not in told[1]
-    assert (await client(url, verify=trusted).get("/healthz")).status_code == 200
+    assert (await client(url, verify=trusted).get("/v1/openapi.json")).status_code == 200
     for _, writer, _ in (silent, plain):
         writer.close()
 
@@ -405,7 +410,7 @@ async def test_a_handshake_that_does_not_come_makes_room(
     silent = [await connect(url) for _ in range(6)]
 
     gone = await asyncio.gather(*(_rest(reader) for reader, _, _ in silent[:4]))
-    answer = await client(url, verify=trusted).get("/healthz")
+    answer = await client(url, verify=trusted).get("/v1/openapi.json")
 
     assert gone == [b""] * 4
     assert answer.status_code == 200
@@ -431,7 +436,7 @@ async def test_a_system_without_room_is_told_of_now_and_then(
     monkeypatch.setattr(loop, "sock_accept", full)
     url = await served(**BARE)
 
-    assert (await client(url).get("/healthz")).status_code == 200
+    assert (await client(url).get("/v1/openapi.json")).status_code == 200
     assert not failures
     told = [each for each in caplog.records if "no room" in each.getMessage()]
     assert len(told) == 1
@@ -523,7 +528,7 @@ async def test_a_store_that_does_not_answer_is_not_ready_but_the_server_lives(
 
     assert answer.status_code == 503
     assert "secret" not in answer.text
-    assert (await http.get("/healthz")).status_code == 200
+    assert (await http.get("/v1/openapi.json")).status_code == 200
 
 
 async def test_who_asks_too_often_waits_and_others_do_not(
@@ -533,11 +538,11 @@ async def test_who_asks_too_often_waits_and_others_do_not(
     new_key(keys, user="carl")
     ann, bob = (client(url, new_key(keys, user=each)) for each in ("ann", "bob"))
 
-    found = [await ann.get("/healthz") for _ in range(7)]
+    found = [await ann.get("/v1/openapi.json") for _ in range(7)]
 
     assert [each.status_code for each in found] == [200] * 5 + [429] * 2
     assert found[-1].headers["retry-after"] in ("1", "2")
-    assert (await bob.get("/healthz")).status_code == 200
+    assert (await bob.get("/v1/openapi.json")).status_code == 200
 
 
 async def test_who_guesses_keys_is_slowed_down_and_owners_of_keys_are_not(
@@ -547,10 +552,10 @@ async def test_who_guesses_keys_is_slowed_down_and_owners_of_keys_are_not(
     ann = client(url, new_key(keys, user="ann"))
     guesser = client(url, f"om_00000000_{'A' * 43}")
 
-    found = {(await guesser.get("/healthz")).status_code for _ in range(60)}
+    found = {(await guesser.get("/v1/openapi.json")).status_code for _ in range(60)}
 
     assert found == {401, 429}
-    assert (await ann.get("/healthz")).status_code == 200
+    assert (await ann.get("/v1/openapi.json")).status_code == 200
 
 
 def test_a_bucket_fills_up_again() -> None:
@@ -576,7 +581,7 @@ def test_a_bucket_fills_up_again() -> None:
 
 async def _answers(http: httpx.AsyncClient) -> bool:
     try:
-        return (await http.get("/healthz")).status_code == 200
+        return (await http.get("/v1/openapi.json")).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -602,7 +607,7 @@ async def _ask(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, key: str = ""
 ) -> tuple[int, bytes]:
     shown = f"Authorization: Bearer {key}\r\n" if key else ""
-    writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n".encode())
+    writer.write(f"GET /v1/openapi.json HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n".encode())
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
     await reader.readexactly(int(length.partition(b":")[2]))

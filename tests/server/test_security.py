@@ -59,7 +59,8 @@ async def test_without_a_key_no_door_opens(served: Served, client: Client, keys:
     new_key(keys, user="ann")
     url = await served(keys=keys)
     http = client(url)
-    tried = set(doors(served.app))  # type: ignore[attr-defined]
+    probes = {(each, path) for each in ("GET", "HEAD") for path in ("/healthz", "/readyz")}
+    tried = set(doors(served.app)) - probes  # type: ignore[attr-defined]
 
     for method, path in sorted(tried):
         answer = await http.request(method, path)
@@ -116,9 +117,9 @@ async def test_it_answers_to_its_own_names_alone(served: Served, memory: AgentMe
     ):
         answer = await raw(url, ask.replace("{hosts}", hosts), b"{}")
         assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 ")), hosts
-    assert (await raw(url, "GET /healthz HTTP/1.0")).startswith(b"HTTP/1.1 421 ")
+    assert (await raw(url, "GET /v1/openapi.json HTTP/1.0")).startswith(b"HTTP/1.1 421 ")
     for host in ("127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"):
-        answer = await raw(url, f"GET /healthz HTTP/1.1\nHost: {host}\nConnection: close")
+        answer = await raw(url, f"GET /v1/openapi.json HTTP/1.1\nHost: {host}\nConnection: close")
         assert answer.startswith(b"HTTP/1.1 200 "), host
     assert (await memory.unscoped().stats()).items == 0
 
@@ -138,14 +139,16 @@ async def test_a_name_that_is_allowed_is_answered_and_no_other(
         "evil.memory.example.com": 421,
         "memory.example.com.evil": 421,
     }.items():
-        assert (await http.get("/healthz", headers={"Host": host})).status_code == status, host
+        assert (await http.get("/v1/openapi.json", headers={"Host": host})).status_code == status, (
+            host
+        )
     for origin, status in {
         "https://memory.example.com": 200,
         "https://other.example:8443": 200,
         "https://other.example": 403,
     }.items():
         headers = {"Host": "memory.example.com", "Origin": origin}
-        assert (await http.get("/healthz", headers=headers)).status_code == status, origin
+        assert (await http.get("/v1/openapi.json", headers=headers)).status_code == status, origin
 
 
 ORIGINS = [
@@ -187,7 +190,7 @@ async def test_pages_of_others_are_refused_whatever_they_send(
             "Sec-Fetch-Dest": "document",
         },
     ):
-        assert (await http.get("/healthz", headers=headers)).status_code == 200, headers
+        assert (await http.get("/v1/openapi.json", headers=headers)).status_code == 200, headers
     visit = {
         "Sec-Fetch-Site": "cross-site",
         "Sec-Fetch-Mode": "navigate",
@@ -256,7 +259,9 @@ async def test_a_server_without_keys_takes_nothing_from_a_proxy(
         "X-Forwarded-Server", "X-Forwarded", "X-Real-IP", "X-Client-IP", "CF-Connecting-IP",
         "True-Client-IP",
     ):  # fmt: skip
-        assert (await http.get("/healthz", headers={name: "10.0.0.1"})).status_code == 403, name
+        assert (
+            await http.get("/v1/openapi.json", headers={name: "10.0.0.1"})
+        ).status_code == 403, name
 
 
 async def test_keys_that_cannot_be_read_open_nothing_and_show_nothing(
@@ -267,10 +272,10 @@ async def test_keys_that_cannot_be_read_open_nothing_and_show_nothing(
     right = {"Authorization": f"Bearer {key}"}
 
     keys.path.chmod(0o644)
-    answers = [await http.get("/healthz", headers=each) for each in ({}, right, {}, right)]
+    answers = [await http.get("/v1/openapi.json", headers=each) for each in ({}, right, {}, right)]
     keys.path.chmod(0o600)
     keys.path.write_text("{")
-    answers += [await http.get("/healthz", headers=each) for each in ({}, right)]
+    answers += [await http.get("/v1/openapi.json", headers=each) for each in ({}, right)]
 
     for answer in answers:
         assert answer.status_code == 503
@@ -297,9 +302,9 @@ async def test_a_request_that_two_servers_would_read_differently_is_refused(
 ) -> None:
     url = await served(**BARE)
     parts = urlsplit(url)
-    hidden = "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    hidden = "GET /v1/openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n"
     line = "POST /v1/memories?user_id=ann HTTP/1.1\r\n"
-    fine = "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    fine = "GET /v1/openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n"
     for before in ("", fine):  # also behind a request that is right
         text = f"{before}{line}{head}\r\n\r\n0\r\n\r\n{hidden}"
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -341,7 +346,7 @@ async def test_a_request_for_another_protocol_is_answered_in_this_one(served: Se
             "Content-Length: 12"
         )
         host = urlsplit(url).netloc
-        more = f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        more = f"GET /v1/openapi.json HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         answer = await raw(url, head, b'{"what":"x"}' + more.encode())
 
         assert answer.startswith(b"HTTP/1.1 201 ")
@@ -417,12 +422,12 @@ async def test_with_keys_every_address_is_served_and_the_last_revoked_key_opens_
 ) -> None:
     key, token = keys.create(scope=MemoryMetadata(user_id="ann"), role="read")
     http = client(await served(keys=keys, host="0.0.0.0", **BARE), token)
-    assert (await http.get("/healthz")).status_code == 200
+    assert (await http.get("/v1/openapi.json")).status_code == 200
 
     keys.revoke(key.id)
 
-    assert (await http.get("/healthz")).status_code == 401
-    assert (await http.get("/healthz", headers={"Authorization": ""})).status_code == 401
+    assert (await http.get("/v1/openapi.json")).status_code == 401
+    assert (await http.get("/v1/openapi.json", headers={"Authorization": ""})).status_code == 401
 
 
 @pytest.fixture
@@ -560,7 +565,7 @@ async def test_no_key_and_no_content_is_ever_logged(
 
     await http.post("/v1/memories", json={"what": SECRET})
     await http.get("/v1/memories", params={"query": SECRET, "user_id": SECRET})
-    await http.get("/healthz", headers={"Authorization": f"Bearer {token[:-1]}"})
+    await http.get("/v1/openapi.json", headers={"Authorization": f"Bearer {token[:-1]}"})
     monkeypatch.setattr(memory.store, "get", broken)
     answer = await http.get(f"/v1/memories/{SECRET}")
 

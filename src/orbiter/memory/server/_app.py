@@ -48,6 +48,7 @@ def create_app(
         routes=_routes(),
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics, with_log=settings.with_log),
+            Middleware(health.ProbeMiddleware),
             Middleware(AuthMiddleware, settings=settings),
             Middleware(ProblemMiddleware),
             Middleware(ScopeMiddleware),

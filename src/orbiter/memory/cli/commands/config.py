@@ -3,6 +3,7 @@
 import os
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import is_debugging, without_passwords
 from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._settings_file import setting, settings_in_force
 from orbiter.memory.cli._text import one_line
 
 __all__ = ["app"]
@@ -27,10 +29,19 @@ class Shell(StrEnum):
 
 
 @command(app, "config", everyone=False, shows_scope=True)
-def config(run: CommandContext) -> None:
-    """Show the settings and where each comes from."""
+def config(
+    run: CommandContext,
+    *,
+    config: Annotated[
+        Path | None, setting("--config", text="The settings file of `serve`.")
+    ] = None,
+) -> None:
+    """Show the settings, those of a server too, and where each comes from."""
+    from typer.main import get_command  # noqa: PLC0415
+
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
     from orbiter.memory.backends.urls import redacted  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.cli.commands import serve  # noqa: PLC0415 - `--help` needs it not
 
     url, origin = run.target.setting("url")
     if url is None:
@@ -55,12 +66,20 @@ def config(run: CommandContext) -> None:
             "ORBITER_DEBUG" if is_debugging() else "default",
         )
     )
+    own = {"url", "token", "model", "json", "help"}
+    server = settings_in_force(get_command(serve.app), config, without=own)
     if run.out.is_json:
-        run.out.data({name: {"value": value, "from": source} for name, value, source in rows})
+        data = {name: {"value": value, "from": source} for name, value, source in rows}
+        named = {name: {"value": value, "from": source} for name, value, source in server}
+        run.out.data({**data, "server": named})
         return
     for name, value, source in rows:
         told = "–" if value is None else one_line(value)
         run.out.show(styled((f"{name:<9}", "bold"), (told, "cyan"), (f"  ({source})", "dim")))
+    run.out.show(styled(("\nserve", "bold")))
+    for name, value, source in server:
+        text = without_passwords(one_line(value))
+        run.out.show(styled((f"  {name:<13}", "bold"), (text, "cyan"), (f"  ({source})", "dim")))
 
 
 def _color() -> tuple[str, str]:

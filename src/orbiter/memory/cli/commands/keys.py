@@ -12,6 +12,7 @@ from orbiter.memory.cli._command import CommandContext, Target, command, new_app
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._settings_file import setting
 from orbiter.memory.cli._text import ago, moment, one_line
 from orbiter.memory.cli._views import entry, scope_label
 
@@ -21,7 +22,7 @@ __all__ = ["Keys", "app", "keys_of"]
 
 Keys = Annotated[
     Path | None,
-    typer.Option("--keys", help="The key file; by default the one beside the store."),
+    setting("--keys", text="The key file; by default the one beside the store."),
 ]
 
 

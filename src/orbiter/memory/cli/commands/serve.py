@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._settings_file import read_settings, setting
 from orbiter.memory.cli._text import counted, one_line
 from orbiter.memory.cli.commands.keys import Keys, keys_of
 
@@ -27,6 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["app", "until_stopped"]
 
 app = new_app()
+
+
+class LogLines(StrEnum):
+    """How the lines of a log are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """How serious something must be to be logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -43,44 +61,59 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def serve(  # noqa: PLR0913 - the settings of a server
     run: CommandContext,
     *,
-    host: Annotated[str, typer.Option(help="The address to serve.")] = "127.0.0.1",
+    host: Annotated[str, setting("--host", text="The address to serve.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")
+        int, setting("--port", text="The port; 0 for any free port.", min=0, max=65_535)
     ] = 8765,
     keys: Keys = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", help="An allowed host name, such as `memory.example.com`."),
+        setting("--allow-host", text="An allowed host name, such as `memory.example.com`."),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
-    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second for each key.")] = 100.0,
+    read_only: Annotated[bool, setting("--read-only", text="Refuse all changes.")] = False,
+    rate: Annotated[
+        float, setting("--rate", text="Requests per second for each key.", min=0.1)
+    ] = 100.0,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="The certificate, to serve HTTPS.")
+        Path | None, setting("--tls-cert", text="The certificate, to serve HTTPS.")
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="The certificate's private key.")
+        Path | None, setting("--tls-key", text="The certificate's private key.")
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the dashboard in a browser.")
     ] = False,
     reranker: Annotated[
         str | None,
-        typer.Option(
+        setting(
             "--reranker",
-            help="An ONNX cross-encoder, or the URL of a rerank service. "
-            "[env: ORBITER_MEMORY_RERANKER]",
+            text="An ONNX cross-encoder, or the URL of a rerank service.",
             show_default=False,
         ),
     ] = None,
-    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve without MCP.")] = False,
+    no_mcp: Annotated[bool, setting("--no-mcp", text="Serve without MCP.")] = False,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Serve without the dashboard.")
+        bool, setting("--no-dashboard", text="Serve without the dashboard.")
     ] = False,
-    log: Annotated[
-        bool, typer.Option("--log", help="Log method, route, status and time of each request.")
-    ] = False,
+    log: Annotated[bool, setting("--log", text="Log a line for each request.")] = False,
+    log_format: Annotated[
+        LogLines, setting("--log-format", text="How the log is written.")
+    ] = LogLines.TEXT,
+    log_level: Annotated[
+        LogLevel, setting("--log-level", text="What else is logged.")
+    ] = LogLevel.WARNING,
+    config: Annotated[
+        Path | None,
+        setting(
+            "--config",
+            text="A TOML file with these settings.",
+            is_eager=True,
+            callback=read_settings,
+        ),
+    ] = None,
 ) -> None:
     """Serve REST, MCP and the dashboard, until Ctrl-C."""
+    del config  # read before all the others
     from orbiter.memory.server import Settings  # noqa: PLC0415 - an extra
 
     if (tls_cert is None) != (tls_key is None):
@@ -95,6 +128,8 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         with_mcp=not no_mcp,
         with_dashboard=not no_dashboard,
         with_log=log,
+        log_format=log_format.value,
+        log_level=log_level.value,
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
     )
@@ -125,7 +160,7 @@ async def until_stopped(
     from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
 
     application = create_app(memory, settings=settings, keys=keys)
-    with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
+    with _log_to_stderr(settings), ExitStack() as stack:
         async with serving(application, settings=settings) as url:
             stop = stack.enter_context(_on_signals())
             stack.enter_context(_prompt())
@@ -192,14 +227,18 @@ def _on_signals() -> Iterator[asyncio.Event]:
 
 
 @contextmanager
-def _log_to_stderr(*, with_requests: bool) -> Iterator[None]:
+def _log_to_stderr(settings: "Settings") -> Iterator[None]:
     """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
+    from orbiter.memory.server.http.access_log import formatter  # noqa: PLC0415 - an extra
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(formatter(settings.log_format))
     ours, uvicorn = (logging.getLogger(name) for name in ("orbiter.memory.server", "uvicorn"))
-    before = [(each, each.level) for each in (ours, uvicorn)]
+    requests = logging.getLogger("orbiter.memory.server.access")
+    before = [(each, each.level) for each in (ours, uvicorn, requests)]
     ours.addHandler(handler)
-    ours.setLevel(logging.INFO if with_requests else logging.WARNING)
+    ours.setLevel(settings.log_level.upper())
+    requests.setLevel(logging.INFO)
     uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
     try:
         yield

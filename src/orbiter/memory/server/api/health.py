@@ -1,20 +1,33 @@
-"""Whether the server lives, whether its store answers, and its counts."""
+"""Whether the server lives, whether it is ready for requests, and its counts.
+
+`/healthz` and `/readyz` tell their status to anybody, as what starts and watches a server has no
+key, and calls it by its number. Why a server is not ready is for those with a key.
+"""
 
 import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.agent import AgentMemory
 from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.http.error_responses import problem_response
+from orbiter.memory.server.http.browser_security import harden
+from orbiter.memory.server.http.error_responses import HTTPProblem, problem_of, problem_response
+from orbiter.memory.server.http.limits import check_head
 from orbiter.memory.server.http.state import principal_of, state_of
 
-__all__ = ["routes"]
+__all__ = ["ProbeMiddleware", "routes"]
 
 _SOON = 2.0
 """Seconds after which a store that has not answered counts as one that does not."""
+_ROOM = 32 * 2**20
+"""Bytes that must be free where a file is, for writes to go on."""
 
 
 def routes() -> list[BaseRoute]:
@@ -26,18 +39,94 @@ def routes() -> list[BaseRoute]:
     ]
 
 
+class ProbeMiddleware:
+    """Answers probes without a key by their status alone; it stands before whoever asks for one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._is_ready: asyncio.Task[bool] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a probe, or pass the request on."""
+        is_probe = scope["type"] == "http" and scope["path"] in ("/healthz", "/readyz")
+        if (
+            not is_probe
+            or scope["method"] not in ("GET", "HEAD")
+            or any(name.lower() == b"authorization" for name, _ in scope["headers"])
+        ):
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = Route(scope["path"], _alive)  # what the metrics call it
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                harden(message, may_keep=False)
+            await send(message)
+
+        await (await self._answer(scope))(scope, receive, hardened)
+
+    async def _answer(self, scope: Scope) -> Response:
+        try:
+            check_head(scope)
+        except HTTPProblem as exc:
+            return problem_of(exc, Request(scope))
+        if scope["path"] == "/healthz" or await self._ready(scope["app"].state.orbiter.memory):
+            status = "ok" if scope["path"] == "/healthz" else "ready"
+            return JSONResponse({"status": status})
+        return JSONResponse({"status": "not ready"}, status_code=503)
+
+    async def _ready(self, memory: AgentMemory) -> bool:
+        """Tell whether the store answers; all who ask meanwhile share one question."""
+        if self._is_ready is None or self._is_ready.done():
+            self._is_ready = asyncio.ensure_future(_is_ready(memory))
+        return await asyncio.shield(self._is_ready)
+
+
 async def _alive(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def _ready(request: Request) -> Response:
-    """Ask the store for something; what it is does not matter."""
+async def _is_ready(memory: AgentMemory) -> bool:
+    return all(check["ok"] for check in (await _checks(memory)).values())
+
+
+async def _checks(memory: AgentMemory) -> dict[str, dict[str, Any]]:
+    """Return what must be right for requests to be answered, and what is known of it."""
+    checks: dict[str, dict[str, Any]] = {"store": {"ok": True}}
     try:
         async with asyncio.timeout(_SOON):
-            await state_of(request).memory.store.get("~ready")
+            await memory.store.get("~ready")  # what it is does not matter
     except (MemoryError, OSError, TimeoutError):
-        return problem_response(503, "the store does not respond")
-    return JSONResponse({"status": "ready"})
+        return {"store": {"ok": False, "found": "the store does not respond"}}
+    model = getattr(memory.store, "embeddings", None)
+    name = None if model is None else getattr(model, "name", type(model).__name__)
+    checks["model"] = {"ok": True, "found": name or "none: words only"}
+    path = str(getattr(memory.store, "db_path", ":memory:"))
+    if path != ":memory:":
+        free = await asyncio.to_thread(_free, Path(path))
+        checks["disk"] = {"ok": free > _ROOM, "found": f"{free // 2**20:,} MiB free"}
+    return checks
+
+
+def _free(path: Path) -> int:
+    return shutil.disk_usage(path.absolute().parent).free
+
+
+async def _ready(request: Request) -> Response:
+    """Say to somebody with a key what is right, and what is not."""
+    memory = state_of(request).memory
+    checks = await _checks(memory)
+    if checks["store"]["ok"]:
+        try:
+            async with asyncio.timeout(_SOON):
+                checks["schema"] = {"ok": True, "found": (await memory.stats()).schema}
+        except (MemoryError, OSError, TimeoutError):
+            pass  # a store that cannot count, or not now, is left out
+    wrong = [name for name, check in checks.items() if not check["ok"]]
+    if wrong:
+        reason = "; ".join(f"{name}: {checks[name]['found']}" for name in wrong)
+        return problem_response(503, reason)
+    return JSONResponse({"status": "ready", "checks": checks})
 
 
 async def _metrics(request: Request) -> Response:

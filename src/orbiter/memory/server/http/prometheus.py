@@ -1,6 +1,5 @@
 """Prometheus metrics of the server. No id, no text and no name is in a label."""
 
-import logging
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -10,13 +9,22 @@ from itertools import accumulate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
+from orbiter.memory.server.http.access_log import log_request, request_id
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 
 __all__ = ["Metrics", "MetricsMiddleware", "route_template"]
 
-_LOG = logging.getLogger("orbiter.memory.server.access")
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+_HELP = {
+    "requests_total": ("counter", "Requests, by route, method and kind of status."),
+    "request_seconds": ("histogram", "Seconds until a request was answered to its end, by route."),
+    "events_total": ("counter", "Changes of memories, by kind."),
+    "memories": ("gauge", "Memories in the store, the forgotten ones aside."),
+    "store_bytes": ("gauge", "Bytes of the store."),
+    "listeners": ("gauge", "Clients that follow the changes now."),
+}
+"""What every metric is, as `/metrics` tells it."""
 
 
 class Metrics:
@@ -44,13 +52,13 @@ class Metrics:
 
     def lines(self, store: dict[str, float]) -> list[str]:
         """Return everything, with what is known of the *store*."""
-        lines = ["# TYPE orbiter_requests_total counter"]
+        lines = _head("requests_total")
         totals: Counter[str] = Counter()
         for (route, method, kind), count in sorted(self._requests.items()):
             totals[route] += count
             labels = f'route="{route}",method="{method}",status="{kind}"'
             lines.append(f"orbiter_requests_total{{{labels}}} {count}")
-        lines.append("# TYPE orbiter_request_seconds histogram")
+        lines += _head("request_seconds")
         for route, total in sorted(totals.items()):
             name = f'orbiter_request_seconds_bucket{{route="{route}",le='
             within = zip(_BOUNDS, accumulate(self._took[route]), strict=False)
@@ -60,17 +68,25 @@ class Metrics:
                 f'orbiter_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}'
             )
             lines.append(f'orbiter_request_seconds_count{{route="{route}"}} {total}')
-        lines.append("# TYPE orbiter_events_total counter")
+        lines += _head("events_total")
         for kind, count in sorted(self._events.items()):
             lines.append(f'orbiter_events_total{{kind="{kind}"}} {count}')
         store = {**store, "listeners": self.listeners}
         for name, value in store.items():
-            lines += [f"# TYPE orbiter_{name} gauge", f"orbiter_{name} {value:g}"]
+            lines += [*_head(name), f"orbiter_{name} {value:g}"]
         return lines
 
 
+def _head(name: str) -> list[str]:
+    kind, text = _HELP[name]
+    return [f"# HELP orbiter_{name} {text}", f"# TYPE orbiter_{name} {kind}"]
+
+
 class MetricsMiddleware:
-    """Counts what comes and goes, refused or not; with *with_log*, one line for each."""
+    """Counts what comes and goes, refused or not, and names each request in its answer.
+
+    With *with_log* each has a line in the log.
+    """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, with_log: bool) -> None:
         self._app = app
@@ -82,11 +98,14 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.perf_counter(), 0
+        begun, status, request = time.perf_counter(), 0, request_id(scope)
 
         async def noting(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                named = (b"x-request-id", request.encode())
+                message = {**message, "headers": [*message.get("headers", ()), named]}
             await send(message)
 
         try:
@@ -98,14 +117,16 @@ class MetricsMiddleware:
             self._metrics.note_request(route, scope["method"], status, took)
             if self._with_log:
                 method = scope["method"] if scope["method"] in _METHODS else "other"
-                _LOG.info("%s %s %s %.1f ms", method, route, status or "cut", took * 1_000)
+                log_request(
+                    scope, method=method, route=route, status=status, seconds=took, request=request
+                )
 
 
 def route_template(scope: Scope) -> str:
     """Return which route a request took, with the names of its parts and not what they were."""
-    if "principal" not in scope.get("state", {}):
-        return "refused"
     known = scope.get(TEMPLATE) or getattr(scope.get("route"), "path", None)
+    if known is None and "principal" not in scope.get("state", {}):
+        return "refused"
     if known is None and scope["path"].startswith(f"{BASE}/"):
         with suppress(HTTPProblem):
             matched = resolve(segments_of(scope), scope["method"])

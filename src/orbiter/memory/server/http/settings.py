@@ -1,6 +1,7 @@
 """How a server is set up."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["DEFAULT_PORT", "Settings", "max_body_bytes"]
 
@@ -55,7 +56,9 @@ class Settings:
     with_mcp: bool = True
     with_dashboard: bool = True
     with_log: bool = False
-    """Whether requests are logged: method, route, status and time, and nothing else of them."""
+    """Whether requests are logged: a line each, with nothing of what they hold."""
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
     tls_cert: str | None = None
     tls_key: str | None = None
 

@@ -1,0 +1,93 @@
+"""Settings of `serve` from the environment and from a file; the options of a call come first.
+
+The file is TOML, its names are those of the options: `port = 8765`, `allow-host = ["example.com"]`.
+"""
+
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orbiter.memory.cli._error_messages import UsageError
+
+__all__ = ["read_settings", "setting", "settings_in_force"]
+
+_PREFIX = "ORBITER_MEMORY_"
+
+
+def setting(*names: str, text: str, **more: Any) -> Any:
+    """Return an option that can also be set by a variable of its name."""
+    variable = variable_of(names[0].removeprefix("--"))
+    return typer.Option(
+        *names, envvar=variable, show_envvar=False, help=f"{text} [env: {variable}]", **more
+    )
+
+
+def variable_of(name: str) -> str:
+    """Return the variable that an option can be set by."""
+    return _PREFIX + name.upper().replace("-", "_")
+
+
+def flag_of(option: Any) -> str:
+    """Return what an option is called, without its dashes."""
+    return str(option.opts[0]).removeprefix("--")
+
+
+def read_settings(context: typer.Context, path: Path | None) -> Path | None:
+    """Have the options of a command be what the file at *path* says, unless they are given."""
+    if path is None or context.resilient_parsing:
+        return path
+    import tomllib  # noqa: PLC0415 - few have such a file
+
+    try:
+        with path.open("rb") as file:
+            settings = tomllib.load(file)
+    except OSError as exc:
+        raise typer.BadParameter(f"`{path}` cannot be read: {exc.strerror}") from None
+    except ValueError as exc:
+        raise typer.BadParameter(f"`{path}` is not TOML: {exc}") from None
+    names = {flag_of(each): str(each.name) for each in context.command.params}
+    known = names.keys() - {"config", "help", "json"}
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            way = f"did you mean `{near[0]}`?" if near else "they are named as the options are"
+            raise typer.BadParameter(f"`{path}` has a setting `{name}` that is none; {way}")
+    # Click asks the environment before this; shared options such as `--url` do so later.
+    own = {name: value for name, value in settings.items() if variable_of(name) not in os.environ}
+    context.default_map = {names[name]: value for name, value in own.items()}
+    return path
+
+
+def settings_in_force(
+    command: Any, path: Path | None, *, without: Iterable[str]
+) -> list[tuple[str, str, str]]:
+    """Return the name and the value of each option of a command, and where it comes from."""
+    arguments = [] if path is None else ["--config", str(path)]
+    try:
+        context = command.make_context(command.name, arguments)
+    except typer.BadParameter as exc:
+        raise UsageError(exc.format_message()) from None
+    rows = []
+    for option in command.params:
+        source = context.get_parameter_source(option.name).name
+        origin = {"ENVIRONMENT": str(option.envvar), "DEFAULT_MAP": str(path)}.get(
+            source, "default"
+        )
+        value = context.params.get(option.name)
+        if option.name == "config":
+            origin = "--config" if path else "default"
+        if flag_of(option) not in without or source == "DEFAULT_MAP":
+            rows.append((flag_of(option), _as_text(value), origin))
+    return rows
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "–"
+    return "–" if value is None else str(getattr(value, "value", value))

@@ -1,0 +1,148 @@
+"""What a server is deployed with: each file is read, and what the image starts is started."""
+
+import configparser
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from tests.timing import HANG
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMMAND = [sys.executable, "-m", "orbiter.memory.cli"]
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile, each with what follows it on all its lines."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def last(name: str) -> str:
+    return next(rest for each, rest in reversed(instructions()) if each == name)
+
+
+def variables() -> dict[str, str]:
+    return dict(part.split("=", 1) for part in shlex.split(last("ENV")))
+
+
+def test_the_image_has_a_user_of_its_own_and_a_check_and_copies_what_there_is() -> None:
+    known = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "VOLUME", "EXPOSE", "USER", "HEALTHCHECK",
+             "ENTRYPOINT", "CMD"}  # fmt: skip
+    assert {name for name, _ in instructions()} == known
+    assert last("USER") == "10001"
+    assert last("HEALTHCHECK").startswith("--interval")
+    assert all(
+        ":" in rest and "latest" not in rest for name, rest in instructions() if name == "FROM"
+    )
+    for name, rest in instructions():
+        for each in rest.split()[:-1] if name == "COPY" else ():
+            assert (ROOT / each).exists(), each
+    assert (ROOT / "models/minilm/pyproject.toml").exists()
+
+
+def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(tmp_path: Path) -> None:
+    env = {name: value.replace("/data", str(tmp_path)) for name, value in variables().items()}
+    env |= {"PATH": os.environ["PATH"], "ORBITER_MEMORY_MODEL": "none"}
+    env["ORBITER_MEMORY_PORT"] = "0"
+    assert json.loads(last("ENTRYPOINT")) == ["orbiter-memory"]
+    start = [*COMMAND, *json.loads(last("CMD"))]
+
+    without = subprocess.run(
+        start, env=env, check=False, capture_output=True, text=True, timeout=HANG
+    )
+    assert without.returncode == 2  # nobody may come in yet
+    assert "keys create" in without.stderr
+
+    subprocess.run(
+        [*COMMAND, "keys", "create", "--user", "alice"], env=env, check=True, timeout=HANG
+    )
+    with subprocess.Popen(
+        [*start, "--json"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            port = str(httpx.URL(url).port)
+            check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
+            asked = [sys.executable, *check[1:]]
+            subprocess.run(
+                asked, env={**env, "ORBITER_MEMORY_PORT": port}, check=True, timeout=HANG
+            )
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=HANG)
+        finally:
+            process.kill()
+
+    assert process.returncode == 0, log
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert [line["route"] for line in lines if "route" in line] == ["/readyz"]
+    assert {path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*")} >= {"memory.db"}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
+
+
+def test_the_composed_set_is_sound() -> None:
+    (composed,) = documents("compose.yaml")
+    services = composed["services"]
+
+    assert services.keys() == {"memory", "postgres", "redis"}
+    for service in services.values():
+        for volume in service["volumes"]:
+            assert volume.partition(":")[0] in composed["volumes"]
+    memory = services["memory"]
+    assert memory["read_only"]
+    assert (DEPLOY / memory["build"]["context"] / memory["build"]["dockerfile"]).exists()
+    assert memory["depends_on"].keys() <= services.keys()
+    assert all("healthcheck" in services[name] for name in memory["depends_on"])
+
+
+def test_the_manifests_fit_together() -> None:
+    deployment, service = documents("kubernetes.yaml")
+    pod = deployment["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+
+    assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"]
+    assert {each["name"] for each in container["volumeMounts"]} == {
+        each["name"] for each in pod["spec"]["volumes"]
+    }
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": container["ports"][0]["name"]}
+    assert str(pod["spec"]["securityContext"]["runAsUser"]) == last("USER")
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Dockerfile", "compose.yaml", "kubernetes.yaml", "orbiter-memory.service"]
+)
+def test_every_variable_that_is_set_is_one_that_is_read(name: str) -> None:
+    text = (DEPLOY / name).read_text(encoding="utf-8")
+    page = (ROOT / "docs/operate/settings.md").read_text(encoding="utf-8")
+
+    named = set(re.findall(r"ORBITER_[A-Z_]+", text))
+    assert named
+    assert all(f"`{each}`" in page for each in named)
+
+
+def test_the_unit_starts_the_server_without_rights() -> None:
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "orbiter-memory.service", encoding="utf-8")
+
+    assert unit["Service"]["ExecStart"].endswith("/orbiter-memory serve")
+    assert unit["Service"]["DynamicUser"] == unit["Service"]["NoNewPrivileges"] == "yes"
+    assert unit["Install"]["WantedBy"]

@@ -1,0 +1,132 @@
+"""Probes, request ids, the log and the metrics: what those who operate a server look at."""
+
+import json
+import logging
+import shutil
+from collections import namedtuple
+
+import pytest
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.http.access_log import formatter, tenant_digest
+
+BARE = {"with_mcp": False, "with_dashboard": False}
+PROBES = {"/healthz": {"status": "ok"}, "/readyz": {"status": "ready"}}
+
+
+@pytest.mark.parametrize("path", PROBES)
+async def test_a_probe_needs_no_key_and_tells_its_status_alone(
+    path: str, served: Served, client: Client, keys: KeyFile
+) -> None:
+    new_key(keys, user="ann")
+    http = client(await served(keys=keys, **BARE))
+
+    for headers in ({}, {"Host": "10.1.2.3:8765"}, {"X-Forwarded-For": "10.0.0.9"}):
+        answer = await http.get(path, headers=headers)
+        assert (answer.status_code, answer.json()) == (200, PROBES[path]), headers
+        assert answer.headers["cache-control"] == "no-store"
+    assert (await http.head(path)).status_code == 200
+    assert (await http.post(path)).status_code == 401
+    assert (await http.get(f"{path}/x")).status_code == 401
+    assert (await http.get(path, headers={"Authorization": "Bearer x"})).status_code == 401
+
+
+async def test_with_a_key_it_is_told_what_is_ready(
+    served: Served, client: Client, keys: KeyFile, memory: AgentMemory
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="ann"))
+
+    answer = await http.get("/readyz")
+
+    checks = answer.json()["checks"]
+    assert {"store", "model", "disk", "schema"} == checks.keys()
+    assert all(check["ok"] for check in checks.values())
+    assert memory.url.removeprefix("sqlite:///") not in answer.text
+
+
+async def test_a_full_disk_is_not_ready_and_only_those_with_a_key_learn_why(
+    served: Served, client: Client, keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await served(keys=keys, **BARE)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**30, 2**30, 0))
+
+    without, known = [
+        await each.get("/readyz") for each in (client(url), client(url, new_key(keys, user="ann")))
+    ]
+
+    assert (without.status_code, without.json()) == (503, {"status": "not ready"})
+    assert known.status_code == 503
+    assert known.json()["detail"] == "disk: 0 MiB free"
+    assert (await client(url).get("/healthz")).status_code == 200
+
+
+async def test_a_request_keeps_the_name_that_its_client_gave_it(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+
+    async def named(*given: str) -> str:
+        headers = [("X-Request-ID", each) for each in given]
+        return str(
+            (await http.get("/v1/memories?user_id=a", headers=headers)).headers["x-request-id"]
+        )
+
+    assert await named("trace-1:a/b") == "trace-1:a/b"
+    others = [await named(), await named(), await named("a b"), await named("x" * 129)]
+    others.append(await named("a", "b"))
+    assert len(set(others)) == 5
+    assert all(len(each) == 16 and each.isalnum() for each in others)
+    assert (await http.get("/nowhere")).headers["x-request-id"]
+
+
+async def test_each_request_has_a_line_with_ids_and_nothing_else(
+    served: Served, client: Client, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="orbiter.memory.server")
+    token = new_key(keys, "admin")
+    http = client(await served(keys=keys, with_log=True, **BARE), token)
+
+    await http.get("/v1/memories?user_id=ann", headers={"X-Request-ID": "r-1"})
+
+    [record] = [each for each in caplog.records if "r-1" in each.getMessage()]
+    line = json.loads(formatter("json").format(record))
+    assert line.items() >= {
+        "level": "info", "method": "GET", "route": "/v1/memories", "status": 200, "request": "r-1",
+        "tenant": tenant_digest("ann"), "key": keys.list()[0].id,
+    }.items()  # fmt: skip
+    assert line["ms"] > 0
+    assert line["time"].endswith("Z")
+    text = formatter("text").format(record)
+    assert f"INFO GET /v1/memories 200 {line['ms']} ms key={line['key']} tenant=" in text
+    assert token not in text + json.dumps(line)
+    assert "ann" not in text.replace("/v1", "") + json.dumps(line)
+
+
+async def test_a_fault_is_a_line_of_json_too(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        json.loads("x\ny")
+    except ValueError:
+        logging.getLogger("orbiter.memory.server").exception("it failed")
+
+    line = json.loads(formatter("json").format(caplog.records[-1]))
+
+    assert (line["level"], line["message"]) == ("error", "it failed")
+    assert "JSONDecodeError" in line["traceback"]
+
+
+async def test_every_metric_says_what_it_is(served: Served, client: Client, keys: KeyFile) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, "admin"))
+    await http.post("/v1/memories?user_id=ann", json={"what": "x"})
+
+    lines = (await http.get("/metrics")).text.splitlines()
+
+    names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    told = {line.split()[2] for line in lines if line.startswith("# HELP")}
+    assert names == told
+    for line in lines:
+        if not line.startswith("#"):
+            assert any(line.startswith(name) for name in names), line
+    assert len(names) >= 6
