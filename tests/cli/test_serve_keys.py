@@ -56,7 +56,7 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
     assert one.status_code == 200
     assert process.returncode == 0, log
     assert (told["keys"], told["needs_key"], told["store"]) == (0, False, cli.url)
-    assert re.search(r"GET /v1/memories 200 [\d.]+ ms\n", log)
+    assert re.search(r"GET /v1/memories 200 [\d.]+ ms key=- tenant=[0-9a-f]{12} request=\w+\n", log)
     assert "GET /v1/memories/{item_id} 200" in log
     assert not [word for word in (made, "tea", "alice", "Traceback") if word in log]
 

@@ -21,7 +21,10 @@ NAME = "orbiter-memory"
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Get started": {
         "demo": ("commands.demo", "Take a tour with sample data; your data is not touched."),
-        "config": ("commands.config", "Show the settings and where each comes from."),
+        "config": (
+            "commands.config",
+            "Show the settings, those of a server too, and where each comes from.",
+        ),
         "doctor": ("commands.doctor", "Check this computer and the store; suggest fixes."),
         "completion": ("commands.config", "Print the shell completion script."),
     },
