@@ -19,6 +19,7 @@ NAMES: dict[Profile, dict[str, bool]] = {
         "memory_get": True,
         "memory_list": True,
         "memory_add": False,
+        "memory_know": False,
         "memory_update": False,
         "memory_delete": False,
     },

@@ -72,6 +72,7 @@ async def test_every_answer_fits_its_output_schema(connect: Connect, alice: Scop
         answers["memory_get"] = await call(client, "memory_get", id=item_id)
         answers["memory_list"] = await call(client, "memory_list", limit=1)
         answers["memory_context"] = await call(client, "memory_context", task="write a note")
+        answers["memory_know"] = await call(client, "memory_know", key="tea", value="green")
         answers["memory_update"] = await call(client, "memory_update", id=item_id, importance=1)
         answers["memory_delete"] = await call(client, "memory_delete", id=item_id)
 
@@ -242,6 +243,7 @@ async def test_a_tag_or_the_same_text_leaves_the_words_whose_they_are(
 WRITES: dict[Profile, dict[str, dict[str, Any]]] = {
     "memory": {
         "memory_add": {"texts": ["a note", "another"]},
+        "memory_know": {"key": "home.city", "value": "Oslo"},
         "memory_update": {"id": "theirs", "text": "rewritten"},
         "memory_delete": {"id": "theirs"},
     },

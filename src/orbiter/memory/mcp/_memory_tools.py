@@ -1,4 +1,4 @@
-"""The seven tools of the profile `memory`: what a model needs to remember, and nothing more."""
+"""The eight tools of the profile `memory`: what a model needs to remember, and nothing more."""
 
 import shlex
 from datetime import UTC, datetime
@@ -45,6 +45,10 @@ Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
 MinRelevance = Annotated[
     float | None, Field(ge=0, le=1, description="probability that a memory answers")
 ]
+FactKey = Annotated[
+    str, Field(description="What the fact is about, in lower case, such as `home.city`.")
+]
+FactValue = Annotated[str, Field(description="What is true now, such as `Oslo`.")]
 _MAX_HITS = 50
 _PART = 12_000
 """Characters that `memory_get` returns at a time."""
@@ -76,6 +80,16 @@ class Part(Memory):
     """A memory, or a part of a long one."""
 
     next_offset: int | None = None
+
+
+class Known(BaseModel):
+    """A fact as `memory_know` recorded it."""
+
+    id: str
+    key: str
+    value: str
+    before: str | None = None
+    """The value that was true until now, if it was another."""
 
 
 class Deleted(BaseModel):
@@ -161,6 +175,13 @@ class MemoryTools:
                 "Remember",
                 "Store what will matter later: preferences, decisions, facts, lessons. Each text "
                 "one statement that is clear by itself. A repeated text is stored once.",
+            ),
+            Definition(
+                self.memory_know,
+                "Record a fact",
+                # The words of `know` in `memory_tools`; a test compares them.
+                "Record a fact that has one value at a time, such as where the user lives. "
+                "Another value is true from now on; the earlier ones stay known with their time.",
             ),
             Definition(
                 self.memory_update,
@@ -314,6 +335,18 @@ class MemoryTools:
         ]
         ids = [item.id for item in stored]
         return answer(Added(ids=ids), f"remembered as {', '.join(ids)}")
+
+    async def memory_know(
+        self, ctx: Context, key: FactKey, value: FactValue
+    ) -> Annotated[CallToolResult, Known]:
+        """Record what is true from now on; the value of before stays known."""
+        facts = self._handle_of_call(ctx).facts
+        held = await facts.get(key)
+        fact = await facts.put(key, value, source=source_of_call(ctx))
+        before = None if held is None or held.value == value else str(held.value)
+        line = f"Known: {plain(key)} is {plain(value)}"
+        line += "." if before is None else f" from now on; before, it was {plain(before)}."
+        return answer(Known(id=fact.id, key=key, value=value, before=before), line)
 
     async def memory_update(
         self,

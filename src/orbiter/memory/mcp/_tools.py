@@ -33,7 +33,7 @@ _TOOL_WORDS = (
     ("start again without it", "call again without `cursor`"),
     (
         "; `facts.put(key, value)` records a new value, `facts.retract(id)` withdraws this one",
-        "; it cannot be changed here: add a memory that says what is true now",
+        "; `memory_know` with its key records another value",
     ),
 )
 """What an error advises a programmer to do, and what that is for a model."""
