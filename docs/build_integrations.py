@@ -14,6 +14,7 @@ RESULTS = FOLDER / "results.json"
 BEGIN, END = "<!-- results, by docs/build_integrations.py -->\n", "<!-- end of results -->"
 
 TITLES = {
+    "agent-framework": "Microsoft Agent Framework",
     "agno": "agno",
     "anthropic": "Anthropic memory tool",
     "autogen": "AutoGen",
