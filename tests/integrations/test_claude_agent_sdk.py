@@ -18,6 +18,7 @@ from claude_agent_sdk import (
     project_key_for_directory,
 )
 from claude_agent_sdk.testing import run_session_store_conformance
+from tests.docs.pages import run_page
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
 from orbiter.memory.integrations.claude_agent_sdk import OrbiterSessionStore
@@ -156,3 +157,9 @@ def test_a_blocking_memory_serves_as_well(tmp_path: Path) -> None:
             return await store.load(KEY)
 
         assert asyncio.run(write_and_read()) == [_line("user", 1, "hello")]
+
+
+@pytest.mark.filterwarnings("ignore:recall uses words")
+def test_its_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(Path(__file__).parents[2] / "docs/integrations/claude-agent-sdk.md")

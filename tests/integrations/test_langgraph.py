@@ -14,8 +14,10 @@ import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
+from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, sync
@@ -241,3 +243,34 @@ def test_checkpoints_of_a_sqlite_saver_are_copied_and_go_on(tmp_path: Path) -> N
         assert copied == originals
         state = graph(ours, "a", "b").invoke(None, thread("t"))
         assert state["steps"] == ["begin", "a", "b"]
+
+
+def test_checkpoints_of_a_postgres_saver_are_copied_and_go_on(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    dsn = postgres_server.create_database()
+    with (
+        sync.AgentMemory(tmp_path / "m.db") as memory,
+        PostgresSaver.from_conn_string(dsn) as theirs,
+    ):
+        theirs.setup()
+        ours = OrbiterSaver(memory.scope(user_id="ann"))
+        graph(theirs, "a", "b").invoke({"steps": ["begin"]}, thread("t"), interrupt_after=["a"])
+        graph(theirs, "a", "b").invoke({"steps": ["begin"]}, thread("u"))
+        originals = {
+            each.config["configurable"]["checkpoint_id"]: each for each in theirs.list(None)
+        }
+
+        assert copy_checkpoints(theirs, ours) == len(originals)
+
+        copied = {each.config["configurable"]["checkpoint_id"]: each for each in ours.list(None)}
+        assert copied.keys() == originals.keys()
+        for name, each in copied.items():
+            assert each.checkpoint == originals[name].checkpoint
+            assert each.parent_config == originals[name].parent_config
+            assert sorted(map(str, each.pending_writes or ())) == sorted(
+                map(str, originals[name].pending_writes or ())
+            )
+        state = graph(ours, "a", "b").invoke(None, thread("t"))
+    postgres_server.drop_database(dsn)
+    assert state["steps"] == ["begin", "a", "b"]
