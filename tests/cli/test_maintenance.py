@@ -1,6 +1,7 @@
-"""`stats`, `doctor`, `reindex`, `backup`, `bench`, `config` and `completion`."""
+"""`stats`, `doctor`, `reindex`, `sweep`, `backup`, `bench`, `config` and `completion`."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,28 @@ def test_reindex_builds_the_index_anew(cli: Cli) -> None:
 
     assert done["checked"] == 2
     assert len(cli.json("recall", "tea")["hits"]) == 1
+
+
+def test_sweep_removes_what_has_expired_and_what_was_forgotten_before_a_time(cli: Cli) -> None:
+    kept = cli.remember("kept")
+    cli.ok("remember", "short", "--expires", "1s")
+    gone = cli.remember("gone")
+    cli.ok("forget", gone)
+    time.sleep(1.1)
+
+    assert cli.json("sweep", "--forgotten", "1d")["forgotten"] == 0
+    assert [row["id"] for row in cli.json("list")["items"]] == [kept]
+    assert cli("restore", gone).exit_code == 0
+    cli.ok("forget", gone)
+    assert cli.json("sweep", "--forgotten", "now") == {"expired": 0, "forgotten": 1}
+    assert cli("restore", gone).exit_code == 3
+    for args, word in (
+        (("--forgotten", "soon"), "`soon` is not a valid time"),
+        (("--url", "http://127.0.0.1:1"), "where the store is"),
+    ):
+        refused = cli("sweep", *args)
+        assert refused.exit_code == 2, refused.output
+        assert word in refused.stderr
 
 
 def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:

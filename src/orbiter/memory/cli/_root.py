@@ -63,6 +63,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Retention": {
         "evict": ("commands.erase", "Limit size: forget the least valuable memories first."),
+        "sweep": (
+            "commands.maintenance",
+            "Remove for good what has expired, and on request what was forgotten.",
+        ),
         "erase": ("commands.erase", "Erase everything in a scope permanently, and verify it."),
         "audit": ("commands.audit", "Show and verify the audit log."),
     },

@@ -1,4 +1,4 @@
-"""Looking after a store: `stats`, `reindex`, `backup`."""
+"""Looking after a store: `stats`, `reindex`, `sweep`, `backup`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
+from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import one_line, size
+from orbiter.memory.cli._text import one_line, parse_when, size
 
 __all__ = ["app"]
 
@@ -79,6 +80,42 @@ async def reindex(run: CommandContext) -> None:
         run.out.data({"checked": found.checked, "embedded": embedded})
     else:
         run.out.show(styled(f"{found.checked:,} rows indexed, {embedded:,} embedded"))
+
+
+@command(app, "sweep", scope=False)
+async def sweep(
+    run: CommandContext,
+    *,
+    forgotten: Annotated[
+        str | None,
+        typer.Option(
+            "--forgotten",
+            metavar="WHEN",
+            help="Also what was forgotten before this time: `30d`, or a date.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Remove for good what has expired, and on request what was forgotten."""
+    before = None
+    if forgotten is not None:
+        try:
+            before = parse_when(forgotten)
+        except ValueError as exc:
+            raise UsageError(f"`--forgotten`: {exc}") from None
+    async with run.memory(meaning=False) as memory:
+        if is_served(memory):
+            raise UsageError("a server sweeps its own store; run this where the store is")
+        store = memory.store
+        if not hasattr(store, "sweep"):
+            raise UsageError(f"the store `{memory.url}` removes what has expired by itself")
+        with run.out.progress("removing", unit=""):
+            expired = await store.sweep()
+            purged = 0 if before is None else await store.purge(deleted_before=before)
+    if run.out.is_json:
+        run.out.data({"expired": expired, "forgotten": purged})
+    else:
+        run.out.show(styled(f"{expired:,} expired and {purged:,} forgotten memories removed"))
 
 
 @command(app, "backup", scope=False)
