@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,15 +103,17 @@ async def sweep(
             before = parse_when(forgotten)
         except ValueError as exc:
             raise UsageError(f"`--forgotten`: {exc}") from None
+    if is_served(run.unopened(meaning=False)):
+        raise UsageError("a server sweeps its own store; run this where the store is")
     async with run.memory(meaning=False) as memory:
-        if is_served(memory):
-            raise UsageError("a server sweeps its own store; run this where the store is")
-        store = memory.store
+        store: Any = memory.store  # which of these it has is asked below
+        purged = 0
         if not hasattr(store, "sweep"):
             raise UsageError(f"the store `{memory.url}` removes what has expired by itself")
         with run.out.progress("removing", unit=""):
             expired = await store.sweep()
-            purged = 0 if before is None else await store.purge(deleted_before=before)
+            if before is not None and hasattr(store, "purge"):  # a Redis keeps nothing
+                purged = await store.purge(deleted_before=before)
     if run.out.is_json:
         run.out.data({"expired": expired, "forgotten": purged})
     else:
