@@ -1,6 +1,7 @@
 """Streamable HTTP at `/mcp`: whose key it is decides everything, in both eras, at the same time."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -229,6 +230,27 @@ async def test_the_path_is_exact_and_takes_posts_of_our_own_name_only(
         "large": 413,
     }
     assert answers["ping"].json()["result"] == {}
+
+
+async def test_white_space_behind_a_header_is_not_part_of_it(serve: Serve) -> None:
+    url = await serve()
+    host, _, port = url.removeprefix("http://").partition(":")
+    body = json.dumps(PING)
+    lines = [
+        "POST /mcp HTTP/1.1",
+        f"Host: {host}:{port} \t ",
+        "Accept: application/json, text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write("\r\n".join([*lines, "", body]).encode())
+    answer = await asyncio.wait_for(reader.read(), HANG)
+    writer.close()
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_there_is_no_session_that_another_could_use(serve: Serve) -> None:

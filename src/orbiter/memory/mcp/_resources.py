@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.mcp._caller import HandleOfCall
 
-__all__ = ["GRAPH", "MIME", "RESOURCES", "TEMPLATES", "item_uri", "prompts", "read"]
+__all__ = [
+    "CHAT_ARGUMENTS",
+    "GRAPH",
+    "MIME",
+    "RESOURCES",
+    "TEMPLATES",
+    "chat_names",
+    "item_uri",
+    "prompts",
+    "read",
+]
 
 
 MIME = "application/json"
@@ -64,6 +74,10 @@ TEMPLATES = (
 )
 
 
+CHAT_ARGUMENTS = (("handoff", "chat"), (f"{_SCHEME}chat/{{id}}", "id"))
+"""The arguments of prompts and templates that name a conversation."""
+
+_MAX_COMPLETIONS = 100  # the protocol's own limit
 _P = ParamSpec("_P")
 _BUDGET = 4_000
 _HITS = 20
@@ -97,6 +111,13 @@ async def read(handle: "ScopedMemory", uri: str) -> str:
 
 def _dumped(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+async def chat_names(handle: "ScopedMemory", begin: str) -> list[str]:
+    """Return the names of conversations that begin so, newest first."""
+    chats = await handle.chats(limit=_MAX_COMPLETIONS)
+    names = dict.fromkeys(chat.metadata.session_id or "" for chat in chats)
+    return [name for name in names if name and name.startswith(begin)]
 
 
 async def _recent(handle: "ScopedMemory") -> str:

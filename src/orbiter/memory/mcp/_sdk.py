@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import INVALID_PARAMS
+from mcp.types import INVALID_PARAMS, CompleteRequestParams, CompleteResult, Completion
 
 __all__ = ["Context", "Prompt", "SDKServer", "Tool", "ToolError", "mistake", "protocol_error"]
 
@@ -43,8 +43,21 @@ if TYPE_CHECKING or _MAJOR >= 2:
                 log_level="WARNING",
                 **more,
             )
+            self._lowlevel_server.add_request_handler(
+                "completion/complete", CompleteRequestParams, self._on_complete
+            )
             if not more:
                 self._lowlevel_server._request_handlers.pop("subscriptions/listen", None)  # noqa: SLF001 - 2.0 to 2.2 have no other way
+
+        async def _on_complete(self, ctx: Any, params: CompleteRequestParams) -> CompleteResult:
+            context: Context = Context(request_context=ctx, mcp_server=self)
+            return CompleteResult(
+                completion=await self.complete(params.ref, params.argument, context)
+            )
+
+        async def complete(self, ref: Any, argument: Any, context: Context) -> Completion:
+            """Return what an argument of a prompt or a template may be, given how it begins."""
+            raise NotImplementedError
 
         def http_manager(
             self, security: TransportSecuritySettings, *, max_body: int
@@ -85,6 +98,7 @@ else:
             low.call_tool(validate_input=False)(self._on_call_tool)
             low.read_resource()(self._on_read_resource)
             low.get_prompt()(self._on_get_prompt)
+            low.completion()(self._on_complete)
 
         async def _on_call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
             return await self.call_tool(name, arguments, self.get_context())
@@ -94,6 +108,9 @@ else:
 
         async def _on_get_prompt(self, name: str, arguments: dict[str, Any] | None) -> Any:
             return await self.get_prompt(name, arguments, self.get_context())
+
+        async def _on_complete(self, ref: Any, argument: Any, _: object) -> Any:
+            return await self.complete(ref, argument, self.get_context())
 
         async def run_stdio_async(self) -> None:
             """Serve stdin and stdout, and leave them open: the SDK's own closes them for all."""

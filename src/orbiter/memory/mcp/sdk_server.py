@@ -11,6 +11,7 @@ from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolResult,
+    Completion,
     GetPromptResult,
     Resource,
     ResourceTemplate,
@@ -21,7 +22,16 @@ from orbiter.memory.mcp._caller import HandleOfCall, source_of_call
 from orbiter.memory.mcp._graph_tools import GraphTools
 from orbiter.memory.mcp._memory_tools import MemoryTools
 from orbiter.memory.mcp._openai_tools import OpenAITools
-from orbiter.memory.mcp._resources import GRAPH, MIME, RESOURCES, TEMPLATES, prompts, read
+from orbiter.memory.mcp._resources import (
+    CHAT_ARGUMENTS,
+    GRAPH,
+    MIME,
+    RESOURCES,
+    TEMPLATES,
+    chat_names,
+    prompts,
+    read,
+)
 from orbiter.memory.mcp._sdk import (
     Context,
     Prompt,
@@ -124,6 +134,19 @@ class MemoryServer(SDKServer):
         return GetPromptResult.model_validate(
             {"description": prompt.description, "messages": [message]}
         )
+
+    async def complete(self, ref: Any, argument: Any, context: Context) -> Completion:
+        """Return the conversations whose name begins so, newest first; nothing else is guessed."""
+        target = getattr(ref, "uri", None) or getattr(ref, "name", None)
+        try:
+            names = (
+                await chat_names(self._handle_of_call(context), argument.value)
+                if (str(target), argument.name) in CHAT_ARGUMENTS
+                else []
+            )
+        except MemoryError as exc:
+            raise mistake(error_text(exc, is_far=_is_far(context))) from exc
+        return Completion.model_validate({"values": names, "hasMore": False})
 
     async def list_resources(self) -> list[Resource]:
         """Return what can be read as it is."""

@@ -155,7 +155,7 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # one behind the body would pass for one that was checked
-            super().on_header(name, value)
+            super().on_header(name, value.rstrip(b" \t"))  # the parser strips the left alone
 
     def on_headers_complete(self) -> None:
         if self._is_reread:
