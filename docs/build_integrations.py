@@ -29,6 +29,7 @@ TITLES = {
     "pydantic-ai": "Pydantic AI",
     "semantic-kernel": "Semantic Kernel",
     "smolagents": "smolagents",
+    "strands": "Strands",
 }
 """What each framework is called."""
 

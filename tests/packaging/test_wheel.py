@@ -79,7 +79,7 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
         "agent-framework",
         *("agno", "autogen", "dspy", "haystack", "semantic-kernel", "smolagents"),
         *("anthropic", "claude-agent-sdk", "google-adk", "langchain", "langgraph", "llama-index"),
-        *("openai-agents", "pydantic-ai"),
+        *("openai-agents", "pydantic-ai", "strands"),
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
     assert sorted(r.split(">")[0] for r in core) == [
