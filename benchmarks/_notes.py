@@ -1,7 +1,8 @@
 """Notes as an assistant keeps them, each with a question that it answers, and a hundred questions
 that none of them answers.
 
-Written for `benchmarks/recall_relevance.py` and the tests of relevance. A note stands by itself, so
+Written for `benchmarks/recall_relevance.py`, whose weights are fitted to the notes but not to the
+unrelated questions, and for the tests of relevance. A note stands by itself, so
 what answers looks different from what answers in a talk; half of the questions share no telling
 word with their note.
 """

@@ -238,6 +238,9 @@ def test_recall_covers_a_matter_over_time(cli: Cli) -> None:
     assert asked[0]["item"]["content"] == "the boat has a keel"
     assert told[0]["item"]["content"] == "the boat has a keel"
     assert asked[0]["replaced_by"] is None
+    for option, first in (("--spread", "keel"), ("--no-spread", "mast")):
+        text = cli.ok("context", "new", "boat", option)
+        assert min(("keel", "mast"), key=text.index) == first
 
 
 def test_recall_says_what_a_memory_is_replaced_by(cli: Cli) -> None:

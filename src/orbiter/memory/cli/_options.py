@@ -18,6 +18,7 @@ __all__ = [
     "Kind",
     "MinRelevance",
     "Since",
+    "Spread",
     "Tagged",
     "Tags",
     "Until",
@@ -59,6 +60,14 @@ Tagged = Annotated[
 MinRelevance = Annotated[
     float | None,
     typer.Option("--min-relevance", min=0, max=1, help="Minimum relevance, from 0 to 1."),
+]
+Spread = Annotated[
+    bool | None,
+    typer.Option(
+        "--spread/--no-spread",
+        help="Cover a matter over time, oldest first; else as the question asks.",
+        show_default=False,
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -12,7 +12,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._options import MinRelevance
+from orbiter.memory.cli._options import MinRelevance, Spread
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, scope_label
@@ -141,7 +141,7 @@ def _arguments(arguments: object) -> str:
 
 
 @command(app, "context", everyone=False)
-async def context(
+async def context(  # noqa: PLR0913 - the options of a command
     run: CommandContext,
     chat_id: Name,
     asked: Annotated[
@@ -155,6 +155,7 @@ async def context(
     format: Annotated[Format, typer.Option("--format", help="Message format.")] = "openai",
     memories: Annotated[int, typer.Option(min=0, help="At most this many memories.")] = 5,
     min_relevance: MinRelevance = None,
+    spread: Spread = None,
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> None:
     """Print the context for a model, within a token budget."""
@@ -178,6 +179,7 @@ async def context(
                 format=format,
                 memory_limit=memories,
                 min_relevance=min_relevance,
+                spread=spread,
             )
         except QueryError as exc:
             found, _, way = str(exc).partition(";")

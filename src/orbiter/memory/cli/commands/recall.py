@@ -14,6 +14,7 @@ from orbiter.memory.cli._options import (
     Kind,
     MinRelevance,
     Since,
+    Spread,
     Tagged,
     Until,
     Where,
@@ -81,14 +82,7 @@ async def recall(  # noqa: PLR0913 - the filters
         typer.Option("--min-trust", help="Minimum trust of the source."),
     ] = None,
     min_relevance: MinRelevance = None,
-    spread: Annotated[
-        bool | None,
-        typer.Option(
-            "--spread/--no-spread",
-            help="Cover a matter over time, oldest first; else as the question asks.",
-            show_default=False,
-        ),
-    ] = None,
+    spread: Spread = None,
     as_of: AsOf = None,
     explain: Annotated[
         bool,
