@@ -16,9 +16,9 @@ MODULES = (
     "integrations.anthropic_memory", "integrations.pydantic_ai", "integrations.tools",
     "backends.registry", "backends.adapter", "errors", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "episodic", "text.pii",
-    "text.words", "recall", "context", "context.persona", "context.prompt_fence", "conversation",
-    "conversation.tokens", "messages.costs", "messages", "summary", "summarizers", "embeddings",
-    "rerankers", "conversation.history", "text.ranking", "testing",
+    "tasks.progress", "text.words", "recall", "context", "context.persona", "context.prompt_fence",
+    "conversation", "conversation.tokens", "messages.costs", "messages", "summary", "summarizers",
+    "embeddings", "rerankers", "conversation.history", "text.ranking", "testing",
 )  # fmt: skip
 
 INTRO = """\

@@ -43,6 +43,7 @@ _NAMES = {
         "check_trigger",
         "generate_summary",
     ),
+    "tasks.progress": ("ProgressBar",),
     "transfer": ("export_file", "import_file", "migrate"),
 }
 """The names that most programs need, by the module that has them."""

@@ -41,6 +41,7 @@ from orbiter.memory.summary import SummaryTemplate as SummaryTemplate
 from orbiter.memory.summary import TriggerResult as TriggerResult
 from orbiter.memory.summary import check_trigger as check_trigger
 from orbiter.memory.summary import generate_summary as generate_summary
+from orbiter.memory.tasks.progress import ProgressBar as ProgressBar
 from orbiter.memory.transfer import export_file as export_file
 from orbiter.memory.transfer import import_file as import_file
 from orbiter.memory.transfer import migrate as migrate
@@ -177,6 +178,7 @@ __all__ = [
     "MemoryStore",
     "OpenAIEmbeddings",
     "PostgresMemoryStore",
+    "ProgressBar",
     "RedisMemoryStore",
     "SQLiteMemoryStore",
     "ScopedMemory",

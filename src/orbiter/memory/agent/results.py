@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.display import Table, html_table
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.model.query import Cursor
 from orbiter.memory.model.validation import check_name
 
@@ -36,13 +37,33 @@ EventKind = Literal[
 """What can happen. `said`: messages came into a chat. `missed`: the reader was too slow."""
 
 
-class Page(list[MemoryItem]):
+class Page(list[MemoryItem], Table):
     """Some items, newest first, and where the next page begins."""
 
     def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
         super().__init__(items)
         self.next = next
         """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the fields of each item."""
+        return [item_row(item) for item in self]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (item.content, item.memory_type, _labels(item), item.created_at, item.id)
+            for item in self
+        ]
+        title = f"{len(self)} memories" + (", and more: see `next`" if self.next else "")
+        return html_table(("memory", "type", "labels", "created", "id"), rows, title=title)
+
+
+def _labels(item: MemoryItem) -> str:
+    labels = []
+    for name, value in item.metadata.extra.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        labels.append(f"{name}: {text}")
+    return "; ".join(labels)
 
 
 def page_of(found: Sequence[MemoryItem], limit: int, before: Cursor | None) -> Page:

@@ -37,6 +37,7 @@ from orbiter.memory.context.prompt_fence import Entry
 from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format, ProviderMessages, to_messages
+from orbiter.memory.model.display import bar, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import check_size
@@ -97,6 +98,18 @@ class Context:
     def parts(self) -> dict[str, int]:
         """The tokens of each section's text by its name, in order."""
         return {section.name: section.tokens for section in self.sections}
+
+    def _repr_html_(self) -> str:
+        of = "" if self.budget is None else f" of {self.budget:,}"
+        rows = [(each.name, f"{each.tokens:,}", each.text) for each in self.sections]
+        rows += [
+            (each.section, f"({each.tokens:,})", f"left out: {each.reason}")
+            for each in self.dropped
+        ]
+        title = f"{self.tokens:,} tokens{of}, {self.prefix_tokens:,} the same in the next turn"
+        return bar(self.parts, total=self.budget) + html_table(
+            ("section", "tokens", "text"), rows, title=title
+        )
 
     def messages(self, format: Format | None = None) -> ProviderMessages:
         """Return the same as messages the provider accepts, in the context's own format or another.

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from orbiter.memory.errors import ItemTypeError, StatusError
+from orbiter.memory.model.display import html_table, shortened
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -41,6 +42,7 @@ __all__ = [
     "SystemMemory",
     "ToolMemory",
     "calls_of",
+    "item_row",
     "new_id",
     "result_id",
     "role_of",
@@ -49,6 +51,11 @@ __all__ = [
 RESERVED = "~"
 """How ids begin that are derived from names: no handle takes such an id from outside, or anybody
 who knows the names could take it before its owner does."""
+
+_NOT_IN_REPR = frozenset(
+    ("id", "content", "metadata", "native", "created_at", "updated_at", "recorded_at")
+)
+"""Fields that would make a line at a prompt long, and those that it has already."""
 
 _lock = Lock()
 _last_ms = 0
@@ -198,9 +205,19 @@ class MemoryItem(BaseModel):
             _register(cls)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in super().__repr_args__():
-            if name != "expires_at" or value is not None:  # most items have no end
-                yield name, value
+        yield None, shortened(self.content)
+        yield "id", self.id
+        for name, value in (*self.metadata, *super().__repr_args__()):
+            field = type(self).model_fields.get(str(name))
+            is_usual = value in (None, {}, []) or (field is not None and value == field.default)
+            if name not in _NOT_IN_REPR and not is_usual:
+                yield name, value.value if isinstance(value, MemoryStatus) else value
+
+    def _repr_html_(self) -> str:
+        hidden = ("content", "updated_at")
+        rows = [(name, value) for name, value in item_row(self).items() if name not in hidden]
+        named = [(name, value) for name, value in rows if value not in (None, "", {}, [])]
+        return html_table((type(self).__name__, self.content), named)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -212,6 +229,15 @@ class MemoryItem(BaseModel):
         if (self.status, status) not in _MOVES:
             raise StatusError(self.status, status)
         self.status = MemoryStatus(status)
+
+
+def item_row(item: MemoryItem) -> dict[str, Any]:
+    """Return the fields of an item side by side, those of its metadata among them."""
+    fields = dict(item.__dict__)
+    fields.pop("native")
+    first = {name: fields.pop(name) for name in ("id", "content", "memory_type")}
+    status, metadata = str(fields.pop("status")), fields.pop("metadata")
+    return {**first, "status": status, **metadata.__dict__, **fields}
 
 
 _registry: dict[str, type[MemoryItem]] = {}

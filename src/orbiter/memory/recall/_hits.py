@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.display import Table, html_table, printable, shortened
+from orbiter.memory.model.items import MemoryItem, item_row
 from orbiter.memory.recall._explanation import Explanation
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
@@ -21,7 +22,6 @@ relevant than was asked for."""
 
 _LONGEST = 100
 _SHOWN = 0.005
-_JOINERS = "\u200c\u200d"
 _TOLD: dict[ExcludedReason, str] = {
     "rank": "others rank higher",
     "no evidence": "not relevant enough",
@@ -30,7 +30,7 @@ _TOLD: dict[ExcludedReason, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Hit:
     """A recalled item.
 
@@ -72,10 +72,17 @@ class Hit:
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", Explanation(self.why))  # a plain tuple will do
 
+    def __repr__(self) -> str:
+        text, why = shortened(self.passage or self.item.content), shortened(str(self.why))
+        return f"Hit({self.relevance:.2f}, {text!r}, why={why!r}, id={self.item.id!r})"
+
+    def _repr_html_(self) -> str:
+        return RecallResult([self])._repr_html_()
+
     def __str__(self) -> str:
         """Return the item and its reasons, one to a line."""
         lines = [_head(self.item, self.relevance, self.passage), f"    {self.score:.2f} points"]
-        lines += [f"    {_safe(str(one))}" for one in self.why if abs(one.points) >= _SHOWN]
+        lines += [f"    {printable(str(one))}" for one in self.why if abs(one.points) >= _SHOWN]
         return "\n".join(lines + _repeated(self))
 
 
@@ -97,7 +104,7 @@ class Excluded:
         why = str(self.why)
         if self.reason == "no evidence":
             why = next((one.text for one in self.why if one.points < 0), "")
-        return f"{_TOLD[self.reason]}: {_safe(why)}" if why else _TOLD[self.reason]
+        return f"{_TOLD[self.reason]}: {printable(why)}" if why else _TOLD[self.reason]
 
     def __str__(self) -> str:
         """Return the item and why it was left out."""
@@ -119,12 +126,12 @@ class Reranking:
     def __str__(self) -> str:
         """Return the same for a person."""
         if self.error is not None:
-            return f"not reranked: {_safe(self.error)}"
+            return f"not reranked: {printable(self.error)}"
         count = "1 text" if self.texts == 1 else f"{self.texts} texts"
-        return f"{_safe(self.name)} read {count} in {self.seconds:.2f} s"
+        return f"{printable(self.name)} read {count} in {self.seconds:.2f} s"
 
 
-class RecallResult(list[Hit]):
+class RecallResult(list[Hit], Table):
     """The hits, best first or in time, and how they came about; equal to a list of them."""
 
     def __init__(
@@ -151,10 +158,43 @@ class RecallResult(list[Hit]):
         self.reranking = reranking
         """What a reranker was asked, if there is one."""
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return relevance, reasons and score of each hit, and the fields of its item."""
+        return [
+            {
+                "relevance": hit.relevance,
+                **item_row(hit.item),
+                "why": str(hit.why),
+                "passage": hit.passage,
+                "score": hit.score,
+            }
+            for hit in self
+        ]
+
+    def _repr_html_(self) -> str:
+        columns = ("relevance", "memory", "why", "who", "created")
+        rows = [
+            (
+                f"{hit.relevance:.2f}",
+                hit.passage or hit.item.content,
+                str(hit.why),
+                who_said(hit.item),
+                f"{hit.item.created_at:%Y-%m-%d}",
+            )
+            for hit in self
+        ]
+        rows += [
+            (f"{each.relevance:.2f}", each.item.content, f"left out: {each.told}", "", "")
+            for each in self.left_out
+        ]
+        count = f"{len(self)} hits" if len(self) != 1 else "1 hit"
+        title = f"{count} of {self.considered} candidates" if self.considered else count
+        return html_table(columns, rows, title=title)
+
     def __str__(self) -> str:
         """Return a paragraph for each hit, and one for each candidate that was left out."""
         count = f"{len(self)} of {self.considered} candidates" if self else "nothing found"
-        parts = [f"{count}, mode {self.mode}: {_safe(self.question)}"]
+        parts = [f"{count}, mode {self.mode}: {printable(self.question)}"]
         if self.reranking is not None:
             parts[0] += f"\n{self.reranking}"
         if self.left_out:
@@ -167,7 +207,7 @@ class RecallResult(list[Hit]):
 
 
 def _short(hit: Hit) -> list[str]:
-    return [_head(hit.item, hit.relevance, hit.passage), f"    {_safe(str(hit.why))}"]
+    return [_head(hit.item, hit.relevance, hit.passage), f"    {printable(str(hit.why))}"]
 
 
 def _repeated(hit: Hit) -> list[str]:
@@ -176,11 +216,6 @@ def _repeated(hit: Hit) -> list[str]:
 
 def _head(item: MemoryItem, relevance: float, passage: str = "") -> str:
     day = f"{item.created_at.day} {item.created_at:%b %Y}"
-    text = _safe(" ".join((passage or item.content).split()))
+    text = printable(" ".join((passage or item.content).split()))
     shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return f"{relevance:.2f}  [{_safe(who_said(item))}, {day}] {shown}"
-
-
-def _safe(text: str) -> str:
-    """Return *text* without what would move a terminal's cursor or turn letters around."""
-    return "".join(ch if ch.isprintable() or ch in _JOINERS else "�" for ch in text)
+    return f"{relevance:.2f}  [{printable(who_said(item))}, {day}] {shown}"

@@ -1,0 +1,97 @@
+"""Display in notebooks and at a prompt: short texts, HTML tables and bars, rows for pandas.
+
+All HTML is escaped, has no script and no address, and takes its colours from the page around it,
+so that it can be read in light and in dark.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Table", "bar", "html_table", "printable", "shortened"]
+
+_JOINERS = "\u200c\u200d"
+_LONGEST = 240
+_SHORT = 20
+_LINE = "border-bottom:1px solid rgba(128,128,128,.35)"
+_CELL = f"text-align:left;vertical-align:top;padding:.3em .8em .3em 0;{_LINE}"
+_SHADES = ("#4c78a8", "#f2a541", "#59a14f", "#c65d7b", "#7b6fb0", "#3aa6a0", "#a07855", "#8c8c8c")
+"""Colours of the parts of a bar, which can be told apart on white and on black."""
+
+
+def printable(text: str) -> str:
+    """Return *text* without what would move a terminal's cursor or turn letters around."""
+    return "".join(ch if ch.isprintable() or ch in _JOINERS else "�" for ch in text)
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """Return *text* on one line of at most *limit* characters."""
+    line = printable(" ".join(text[: 4 * limit].split()))
+    return line if len(line) <= limit and len(text) <= 4 * limit else line[: limit - 1] + "…"
+
+
+def _escape(value: object, limit: int = _LONGEST) -> str:
+    """Return *value* as HTML that shows its text, shortened, and does nothing else."""
+    from html import escape as escaped  # noqa: PLC0415 - only notebooks need it
+
+    return escaped(shortened("" if value is None else str(value), limit))
+
+
+def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> str:
+    """Return a table as HTML; what is in a cell is escaped."""
+    head = "".join(f'<th style="{_CELL};opacity:.7">{_escape(name)}</th>' for name in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    above = f'<div style="padding:.2em 0;opacity:.8">{_escape(title)}</div>' if title else ""
+    return (
+        f'<div style="color:inherit;overflow-x:auto">{above}'
+        '<table style="border-collapse:collapse;background:transparent;color:inherit">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(value: object) -> str:
+    text = f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else value
+    is_short = len(str(text)) <= _SHORT  # a date or a number, which is not to be broken
+    return f'<td style="{_CELL}{";white-space:nowrap" if is_short else ""}">{_escape(text)}</td>'
+
+
+def bar(parts: Mapping[str, int], *, total: int | None = None) -> str:
+    """Return named amounts as one bar, its whole width being *total*, with a legend below."""
+    whole = max(total or 0, sum(parts.values()), 1)
+    pieces, legend = [], []
+    for index, (name, amount) in enumerate(parts.items()):
+        shade = _SHADES[index % len(_SHADES)]
+        width = f"{100 * amount / whole:.2f}%"
+        label = f"{_escape(name)} {amount:,}"
+        pieces.append(f'<span title="{label}" style="background:{shade};width:{width}"></span>')
+        legend.append(
+            f'<span style="margin-right:1em;white-space:nowrap"><span style="background:{shade};'
+            f'display:inline-block;width:.7em;height:.7em"></span> {label}</span>'
+        )
+    return (
+        '<div style="display:flex;height:.9em;max-width:48em;margin:.4em 0;border-radius:3px;'
+        f'overflow:hidden;background:rgba(128,128,128,.25)">{"".join(pieces)}</div>'
+        f"<div>{''.join(legend)}</div>"
+    )
+
+
+class Table:
+    """What notebooks show as a table, and what can be had as plain rows."""
+
+    @abstractmethod
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dict of plain values for each row."""
+
+    def to_pandas(self) -> "DataFrame":
+        """Return the rows of `to_dicts` as a DataFrame; needs pandas."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - whoever calls this has it
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "`to_pandas` needs pandas: pip install pandas; `to_dicts` needs nothing"
+            ) from exc
+        return pd.DataFrame(self.to_dicts())

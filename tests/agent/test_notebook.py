@@ -1,0 +1,153 @@
+"""Notebooks and prompts: short reprs, HTML that only shows, rows, a bar, and the tutorial."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from docs import build_tutorial
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, ProgressBar
+from orbiter.memory.model.display import html_table
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.tasks import progress
+
+EVIL = "<script>alert(1)</script>\u202e'\" & <img src=x onerror=alert(2)>"
+
+
+@pytest.fixture
+async def memory() -> Any:
+    async with AgentMemory("memory://", embeddings=None, summaries=None) as made:
+        yield made
+
+
+def test_an_item_is_one_short_line() -> None:
+    item = HumanMemory(
+        content="tea " * 500, id="a1", metadata=MemoryMetadata(user_id="ann", extra={"tags": ["x"]})
+    )
+
+    assert repr(item) == (
+        f"HumanMemory('{('tea ' * 15)[:59]}…', id='a1', user_id='ann', extra={{'tags': ['x']}})"
+    )
+    assert repr(MemoryItem(content="two\nlines\x1b[2J", id="a2")) == (
+        "MemoryItem('two lines�[2J', id='a2')"
+    )
+    fact = FactMemory(key="city", value="Oslo", id="f", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
+    assert repr(fact).startswith("FactMemory('city: Oslo', id='f', extra={'fact': 'city'}, key='ci")
+
+
+async def test_a_hit_is_one_short_line(memory: AgentMemory) -> None:
+    item = await memory.remember("green tea " * 50)
+
+    (hit,) = await memory.recall("tea")
+    assert repr(hit).startswith(f"Hit({hit.relevance:.2f}, 'green tea green tea")
+    assert repr(hit).endswith(f"id={item.id!r})")
+    assert len(repr(hit)) < 220
+
+
+async def test_what_is_remembered_cannot_act_in_a_notebook(memory: AgentMemory) -> None:
+    await memory.remember(EVIL, tags=[EVIL], extra={EVIL: EVIL})
+    await memory.chat("one").add(EVIL)
+    hits = await memory.recall("alert", explain=True)
+    page = await memory.list()
+    context = await memory.chat("one").context(budget=1000)
+    fact = await memory.default_user.facts.put("note", EVIL)
+
+    for each in (hits, hits[0], page, page[0], context, fact):
+        html = each._repr_html_()
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+        for evil in ("<script", "<img", "\u202e", "http:", "https:", "url("):
+            assert evil not in html
+    assert "left out" in html_table(("a",), [("left out",)], title=EVIL)
+
+
+async def test_tables_have_reasons_and_a_context_has_a_bar(memory: AgentMemory) -> None:
+    await memory.remember("green tea", tags=["drinks"])
+    await memory.chat("one").add("What tea do I like?")
+    context = await memory.chat("one").context(budget=400)
+
+    hits = await memory.recall("green tea")
+    assert "contains &quot;green&quot;, &quot;tea&quot;" in hits._repr_html_()
+    assert "tags: drinks" in (await memory.list())._repr_html_()
+    html = context._repr_html_()
+    assert f"{context.tokens:,} tokens of 400" in html
+    for name, tokens in context.parts.items():
+        assert f"{name} {tokens:,}" in html
+    assert "width:" in html
+    assert (await memory.recall("zebra"))._repr_html_()
+
+
+async def test_results_are_rows_of_plain_values(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = await memory.remember("green tea", tags=["drinks"])
+
+    (row,) = (await memory.recall("tea")).to_dicts()
+    assert (row["content"], row["extra"], row["id"]) == ("green tea", {"tags": ["drinks"]}, item.id)
+    assert row["why"].startswith("contains")
+    assert 0 < row["relevance"] <= 1
+    (row,) = (await memory.list()).to_dicts()
+    assert (row["content"], row["user_id"], row["status"]) == ("green tea", "~default", "accepted")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
+        (await memory.list()).to_pandas()
+
+
+async def test_results_become_a_data_frame(memory: AgentMemory) -> None:
+    pytest.importorskip("pandas")
+    await memory.remember("green tea")
+
+    frame = (await memory.recall("tea")).to_pandas()
+    assert list(frame["content"]) == ["green tea"]
+
+
+def test_a_bar_moves_on_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    screen = SimpleNamespace(isatty=lambda: True, write=written.append, flush=lambda: None)
+    monkeypatch.setattr(sys, "stderr", screen)
+    bar = ProgressBar("import")
+
+    for done in range(1, 1001):
+        bar(done, 1000)
+
+    assert 2 <= len(written) < 1000
+    assert written[-1].startswith("\r\x1b[Kimport: 100% |")
+    assert written[-1].endswith("\n")
+    assert [line for line in written[:-1] if "\n" in line] == []
+
+
+def test_a_bar_is_silent_in_a_file_and_one_element_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ProgressBar()(10, 10)
+    assert capsys.readouterr() == ("", "")
+
+    shown: list[dict[str, str]] = []
+    updated: list[dict[str, str]] = []
+
+    def update(bundle: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        updated.append(bundle)
+
+    def display(bundle: dict[str, str], **_: object) -> object:
+        shown.append(bundle)
+        return SimpleNamespace(update=update)
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "_DRAW_EVERY", 0.0)
+    bar = ProgressBar()
+    for done in (1, 5, 10):
+        bar(done, 10)
+    assert len(shown) == 1
+    assert len(updated) == 2
+    assert "10 of 10" in updated[-1]["text/plain"]
+
+
+def test_the_tutorial_runs_and_says_what_it_prints() -> None:
+    written = json.loads(build_tutorial.NOTEBOOK.read_text(encoding="utf-8"))
+
+    assert json.loads(build_tutorial.notebook()) == written
