@@ -194,7 +194,11 @@ async def _call_with_canaries(method: Any) -> None:
             await method(**arguments)
 
 
-ALIASES = {ScopedMemory: {"add", "search", "get_all", "delete"}, AgentMemory: {"settle"}}
+ALIASES = {
+    ScopedMemory: {"add", "search", "get_all", "delete"},
+    AgentMemory: {"settle", "remember", "recall", "list", "update", "forget"}
+    | {"add", "search", "get_all"},
+}
 
 
 def _operations() -> Iterator[str]:
