@@ -12,9 +12,11 @@ from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory, SummaryMemory
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
+from orbiter.memory.text.pii import PIIHasher
 
 Open = Callable[..., AgentMemory]
 
@@ -380,6 +382,23 @@ async def test_row_security_holds_every_handle_to_its_user(
     held = memory.store.acting_for("alice")  # type: ignore[attr-defined]  # it is Postgres
     assert {item.metadata.user_id for item in await held.search(limit=100)} == {"alice"}
     assert await held.get(theirs.id) is None
+
+
+async def test_row_security_holds_with_a_filter_of_personal_data(
+    role_dsn: str, open_memory: Open
+) -> None:
+    hasher = PIIHasher(b"only for these tests, not a key", tenant="acme")
+    memory = open_memory(role_dsn, row_security=True, pii=hasher)
+    alice, bob = memory.scope(user_id="alice"), memory.scope(user_id="bob")
+    await memory.init()
+
+    for handle in (alice, bob):
+        item = await handle.remember("write to ann@example.com")
+        assert item.content == hasher("write to ann@example.com")
+        assert [each.id for each in await handle.list()] == [item.id]
+    # Each writes as its own user: the server refuses a row of another's.
+    with pytest.raises(AccessError):
+        await memory.store.acting_for("alice").add(copy_item(item))  # type: ignore[attr-defined]
 
 
 async def test_row_security_is_for_postgres_alone(open_memory: Open) -> None:

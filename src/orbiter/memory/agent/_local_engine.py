@@ -64,6 +64,7 @@ class LocalEngine(MemoryEngine):
             row_security=settings.row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,
             is_given=own_store is not None,
+            pii=settings.pii,
         )
         self._chats = Chats(self._core, settings)
 
@@ -98,6 +99,10 @@ class LocalEngine(MemoryEngine):
         kwargs: Mapping[str, Any],
     ) -> Coroutine[Any, Any, Any]:
         del name
+        if self._core.pii is not None:
+            from orbiter.memory.text.pii import filter_questions  # noqa: PLC0415
+
+            args, kwargs = filter_questions(method, args, kwargs, self._core.pii)
         return method(handle, *args, **kwargs)
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.reports import Erasure, Restored
     from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = ["AgentMemory"]
 
@@ -93,7 +94,8 @@ class AgentMemory(Handle):
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
-    chain that shows whether anybody has changed it.
+    chain that shows whether anybody has changed it. *pii* gets every text before it is written or
+    asked for, and returns what may be stored, as a `PIIHasher` does: see `docs/privacy.md`.
 
     `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
     `recall` and others of this object itself: they are the default user's, whom no other sees.
@@ -120,6 +122,7 @@ class AgentMemory(Handle):
         secret: bytes | None = None,
         row_security: bool = False,
         audit: "AuditMode | None" = None,
+        pii: "PIIHook | None" = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE) if url is None and store is None else url
         settings = MemorySettings(
@@ -137,6 +140,7 @@ class AgentMemory(Handle):
             secret=secret,
             row_security=row_security,
             audit=audit,
+            pii=pii,
         )
         make = _remote_engine if is_http_url(address) else LocalEngine
         self._engine: MemoryEngine = make(url, settings)

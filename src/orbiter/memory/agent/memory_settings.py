@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.summary import SummaryConfig
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = ["CLIENT_SETTINGS", "MemorySettings"]
 
@@ -36,6 +37,7 @@ class MemorySettings:
     secret: bytes | None = None
     row_security: bool = False
     audit: "AuditMode | None" = None
+    pii: "PIIHook | None" = None
 
     def chosen(self) -> list[str]:
         """Return the names of those that are not what they are by default."""

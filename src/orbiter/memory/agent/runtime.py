@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.recall import InMemoryIndex
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
     "Core",
@@ -60,8 +61,15 @@ class Core:
         row_security: bool,
         prepare: Callable[[], None],
         is_given: bool = False,
+        pii: "PIIHook | None" = None,
     ) -> None:
         self.store = store
+        self.pii = pii
+        """What gets texts before they are written or asked for."""
+        if pii is not None:
+            from orbiter.memory.text.pii import filter_writes  # noqa: PLC0415 - few need it
+
+            filter_writes(store, pii)
         self._is_given = is_given
         self._is_ours = not is_given
         """Whether this opened the store, and so closes it."""
@@ -208,7 +216,8 @@ class Core:
         if manager is None:
             from orbiter.memory.episodic.manager import ShortTermMemoryManager  # noqa: PLC0415
 
-            manager = self._managers[agent_id] = ShortTermMemoryManager(self._episodic, agent_id)
+            manager = ShortTermMemoryManager(self._episodic, agent_id, pii=self.pii)
+            self._managers[agent_id] = manager
             if len(self._managers) > _MAX_MANAGERS:
                 _, oldest = self._managers.popitem(last=False)
                 leaving = asyncio.ensure_future(oldest.disconnect())  # its next use connects again

@@ -96,7 +96,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
-    chain that shows whether anybody has changed it.
+    chain that shows whether anybody has changed it. *pii* gets every text before it is written or
+    asked for, and returns what may be stored, as a `PIIHasher` does: see `docs/privacy.md`.
 
     `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
     `recall` and others of this object itself: they are the default user's, whom no other sees.
@@ -122,6 +123,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         secret: bytes | None = None,
         row_security: bool = False,
         audit: AuditMode | None = None,
+        pii: PIIHook | None = None,
     ) -> None: ...
     @property
     def url(self) -> str:

@@ -5,22 +5,45 @@ and the time must grow with the text only; `docs/privacy.md` says what is found 
 
 To keep that first promise, kinds are searched one after the other, each in what the kinds before
 it left. A kind may refuse a number for its neighbours only if these refuse it as well.
+
+`filter_writes` stands in front of the methods of a store that write items, where everything passes:
+an import, a server or a summary cannot go around it. Names stay as they are: ids, scopes and keys,
+by which a program finds things again.
 """
 
 import hmac
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, wraps
+from typing import Any
 
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.records import Record
 from orbiter.memory.model.validation import Json
+from orbiter.memory.tasks.offload import apart, has_many_values
 
-__all__ = ["KINDS", "PIIHasher", "PIIHook", "scrub"]
+__all__ = ["KINDS", "PIIHasher", "PIIHook", "filter_questions", "filter_writes", "scrub"]
 
 KINDS = ("email", "phone", "card", "iban")
 """What a `PIIHasher` can find."""
 
 PIIHook = Callable[[str], str]
 """Gets each text before it is written, and each query; returns what may be stored."""
+
+_NAME_FIELDS = frozenset(
+    ("id", "memory_type", "status", "tool_call_id", "tool_name", "key", "source_ids", "metadata")
+)
+"""Fields of items that are names, or are looked at by themselves."""
+
+_NAME_LABELS = frozenset(("fact", "imported"))
+"""Keys of `metadata.extra` by which this library finds an item again."""
+
+_QUESTIONS = frozenset(("query", "task", "where", "source"))
+"""Arguments that are compared with what was written."""
 
 _Found = tuple[int, int, str]  # start, end, normal form
 _Reader = Callable[[re.Match[str]], tuple[int, str]]  # end, normal form or nothing
@@ -156,6 +179,91 @@ def scrub(value: Json, hook: PIIHook) -> Json:
     if isinstance(value, dict):
         return {key: scrub(inner, hook) for key, inner in value.items()}
     return value
+
+
+def filter_writes(store: AgentStore, hook: PIIHook) -> None:
+    """Have the hook change items before *store* writes them, as they are handed to it.
+
+    The store gets a class of its own, so that what is made from it, as for row-level security, is
+    filtered, too, and by its own methods.
+    """
+    if not callable(hook):
+        raise QueryError(
+            f"`pii` must be a function from text to text, such as a `PIIHasher`, not {hook!r}"
+        )
+    store.__dict__["_pii_hook"] = hook
+    store.__class__ = _filtered_class(type(store))
+
+
+@cache
+def _filtered_class(kind: type) -> type:
+    """Return the class of stores of that *kind* that filter what they write."""
+    if hasattr(kind, "_filters_pii"):
+        return kind
+    writers: dict[str, Callable[[Any, PIIHook], Any]] = {
+        "add": _clean_item,
+        "add_many": _clean_items,
+        "insert": _clean_items,
+        "put_records": _clean_records,
+    }
+    methods = {name: _filtered(getattr(kind, name), clean) for name, clean in writers.items()}
+    return type(kind.__name__, (kind,), {**methods, "_filters_pii": True, "__doc__": kind.__doc__})
+
+
+def _filtered(
+    write: Callable[..., Any], clean: Callable[[Any, PIIHook], Any]
+) -> Callable[..., Any]:
+    @wraps(write)
+    async def filtered(store: Any, what: Any, *args: Any, **kwargs: Any) -> Any:
+        hook = store.__dict__["_pii_hook"]
+        cleaned = await apart(has_many_values([what]), clean, what, hook)
+        return await write(store, cleaned, *args, **kwargs)
+
+    return filtered
+
+
+def _clean_item(item: MemoryItem, hook: PIIHook) -> MemoryItem:
+    """Change *item* itself: what a call returns is then what it has stored."""
+    fields = item.__dict__
+    for name, value in fields.items():
+        if name not in _NAME_FIELDS and isinstance(value, str | list | dict):
+            fields[name] = scrub(value, hook)
+    extra = item.metadata.extra
+    labels = {name: v if name in _NAME_LABELS else scrub(v, hook) for name, v in extra.items()}
+    fields["metadata"] = item.metadata.model_copy(update={"extra": labels})
+    return item
+
+
+def _clean_items(items: Sequence[MemoryItem], hook: PIIHook) -> list[MemoryItem]:
+    return [_clean_item(item, hook) for item in items]
+
+
+def _clean_records(records: Sequence[Record], hook: PIIHook) -> list[Record]:
+    return [
+        Record(
+            _clean_item(each.item, hook),
+            deleted=each.deleted,
+            versions=[replace(past, item=_clean_item(past.item, hook)) for past in each.versions],
+            recorded_at=each.recorded_at,
+            recorded_by=each.recorded_by,
+        )
+        for each in records
+    ]
+
+
+def filter_questions(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hook: PIIHook
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with the hook applied to those that ask for something."""
+    names = method.__code__.co_varnames[1:]
+    cleaned = tuple(
+        scrub(value, hook) if name in _QUESTIONS else value
+        for name, value in zip(names, args, strict=False)
+    )
+    named = {
+        name: scrub(value, hook) if name in _QUESTIONS else value for name, value in kwargs.items()
+    }
+    return cleaned, named
 
 
 def _split(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
