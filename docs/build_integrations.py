@@ -19,6 +19,7 @@ TITLES = {
     "anthropic": "Anthropic memory tool",
     "autogen": "AutoGen",
     "claude-agent-sdk": "Claude Agent SDK",
+    "crewai": "CrewAI",
     "dspy": "DSPy",
     "google-adk": "Google ADK",
     "haystack": "Haystack",

@@ -19,7 +19,7 @@ MODULES = sorted(
     if not any(part.startswith("_") for part in info.name.split("."))
 )
 
-APART = {"agent_framework", "claude_agent_sdk", "google_adk", "llama_index", "strands"}
+APART = {"agent_framework", "claude_agent_sdk", "crewai", "google_adk", "llama_index", "strands"}
 """Adapters whose frameworks are too large for everybody's environment; see test-integrations."""
 
 

@@ -76,7 +76,7 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert set(metadata.get_all("Provides-Extra") or ()) == {
         *("all", "ann", "cli", "client", "local", "mcp", "openai", "otel", "postgres", "redis"),
         *("server", "testing", "vector"),
-        "agent-framework",
+        *("agent-framework", "crewai"),
         *("agno", "autogen", "dspy", "haystack", "semantic-kernel", "smolagents"),
         *("anthropic", "claude-agent-sdk", "google-adk", "langchain", "langgraph", "llama-index"),
         *("openai-agents", "pydantic-ai", "strands"),
