@@ -279,3 +279,10 @@ def test_what_wants_one_text_names_what_takes_several() -> None:
         with pytest.raises(QueryError, match="`embed_many` for several"):
             model.embed(["a", "b"])  # type: ignore[arg-type]
     assert len(LocalEmbeddings().embed_many(["a", "b"])) == 2
+
+
+def test_a_plain_with_names_the_blocking_form() -> None:
+    memory = AgentMemory("memory://", embeddings=None)
+
+    with pytest.raises(TypeError, match=r"take it from `orbiter\.memory\.sync`"), memory:
+        pass

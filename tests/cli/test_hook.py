@@ -357,3 +357,15 @@ def test_a_memory_that_cannot_be_opened_is_told_once_a_session(cli: Cli) -> None
 
     assert json.loads(told)["systemMessage"].startswith("orbiter-memory: ")
     assert silent == ""
+
+
+@pytest.mark.parametrize("scope", ["user", "task"])
+def test_an_empty_name_remembers_nothing_for_anybody(cli: Cli, tmp_path: Path, scope: str) -> None:
+    cli.remember("mine")
+    path = transcript(tmp_path / "s1.jsonl", 1)
+
+    result = cli("hook", "--wait", f"--{scope}", "", stdin=stop(path))
+
+    assert result.exit_code == 0
+    assert f"`--{scope}` is empty" in result.stderr
+    assert contents(cli, "--all") == ["mine"]

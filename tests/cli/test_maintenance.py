@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 from typer.main import get_command
 
 from orbiter.memory.cli.commands import serve
@@ -287,6 +288,35 @@ def test_a_settings_file_that_makes_no_sense_is_refused(
         assert word in result.stderr
     missing = cli("serve", "--config", str(tmp_path / "none.toml"))
     assert "cannot be read" in missing.stderr
+
+
+def test_all_commands_read_the_store_from_the_settings_file(cli: Cli, tmp_path: Path) -> None:
+    file, other = tmp_path / "memory.toml", tmp_path / "other.db"
+    file.write_text(f'url = "{other}"\nmodel = "none"\ntoken = "om_secret"\n')
+    env = {"ORBITER_MEMORY_CONFIG": str(file), "ORBITER_MEMORY_URL": None}
+
+    told = cli("config", "--json", env={**env, "ORBITER_MEMORY_MODEL": None})  # type: ignore[dict-item]
+    made = cli("remember", "tea", env=env)  # type: ignore[arg-type]
+    keys = cli("keys", "list", env=env)  # type: ignore[arg-type]
+
+    settings = json.loads(told.stdout)
+    assert settings["url"] == {"value": str(other), "from": str(file)}
+    assert settings["model"] == {"value": "none", "from": str(file)}
+    assert "om_secret" not in told.output
+    assert "url" not in settings["server"]
+    assert made.exit_code == 0
+    assert other.exists()
+    assert f"{other}.keys.json" in keys.output
+
+
+def test_memories_of_programs_that_name_nobody_are_pointed_at(cli: Cli) -> None:
+    cli.ok("remember", "a program's tea", "--user", "~default")
+    nobody = {**environment(cli.url), "LOGNAME": "morgan"}
+    nobody.pop("ORBITER_MEMORY_USER", None)
+
+    for args in (("recall", "tea"), ("list",)):
+        assert "~default" not in in_terminal([*args, "--user", "alice"], nobody).stdout
+        assert "`--user '~default'`" in in_terminal(args, nobody).stdout
 
 
 def test_every_setting_of_a_server_has_a_variable_and_a_line_on_its_page() -> None:

@@ -76,8 +76,10 @@ def scoped_commands() -> list[list[str]]:
     """Return the words of every command that takes the name of a scope, with its arguments."""
     found: list[list[str]] = []
     for path, each in walk(typer.main.get_command(app), ()):
-        # `config` shows what is set, right or wrong.
-        if path != ("config",) and any("--session" in param.opts for param in each.params):
+        # `config` shows what is set, right or wrong; `hook` never fails, and has a test of its own.
+        if path not in (("config",), ("hook",)) and any(
+            "--session" in param.opts for param in each.params
+        ):
             needed = [p for p in each.params if p.param_type_name == "argument" and p.required]
             found.append([*path, *("codex" if path == ("install",) else "x" for _ in needed)])
     return found

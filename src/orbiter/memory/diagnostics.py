@@ -36,7 +36,7 @@ EXTRAS = {
     "openai": ("openai",),
     "client": ("httpx",),
     "mcp": ("mcp", "httpx"),
-    "server": ("starlette", "uvicorn", "jinja2", "mcp"),
+    "server": ("starlette", "uvicorn", "httptools", "jinja2", "mcp"),
     "otel": ("opentelemetry",),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
 
 from orbiter.memory._lazy import warn
 from orbiter.memory.agent._local_engine import LocalEngine
@@ -185,6 +185,14 @@ class AgentMemory(Handle):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "`AgentMemory` is used by `async with`, and its calls by `await`; for plain `with` and "
+            "calls, take it from `orbiter.memory.sync`"
+        )
+
+    def __exit__(self, *_: object) -> None: ...  # only looked up, before the error above is raised
 
     # Handles
 

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, report
 from orbiter.memory.cli._output import Output
+from orbiter.memory.cli._settings_file import file_setting
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
@@ -43,6 +44,7 @@ __all__ = [
 SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
 _NOT_SET = "not set"
+_OS_USER = "the name of the computer's user"
 _MAKERS = ("remember", "import")
 
 
@@ -74,8 +76,11 @@ class Target:
         variable = f"{_ENV}{name.upper()}"
         if variable in os.environ:
             return os.environ[variable] or None, variable
+        from_file, place = file_setting(name)
+        if from_file is not None:
+            return from_file, place
         if name == "user" and (user := os_user()):
-            return user, "the name of the computer's user"
+            return user, _OS_USER
         return None, _NOT_SET
 
     def has_model(self) -> bool:
@@ -154,6 +159,18 @@ class CommandContext:
         with nullcontext() if by is None else acting_as(by):
             async with memory:
                 yield memory
+
+    async def note_default_user(self, memory: "AgentMemory") -> None:
+        """Say so if programs that name no user have memories here, and no user was named."""
+        from orbiter.memory.agent import DEFAULT_USER  # noqa: PLC0415 - `--help` needs none of it
+
+        if self.target.setting("user")[1] != _OS_USER or self.target.everyone or is_served(memory):
+            return
+        if await memory.default_user.list(limit=1):
+            self.out.note(
+                "programs that name no user have memories here; "
+                f"`--user '{DEFAULT_USER}'` is for these"
+            )
 
     def check_there(self, memory: "AgentMemory") -> None:
         """Raise `FileNotFoundError` if *memory* is a file that does not exist yet."""

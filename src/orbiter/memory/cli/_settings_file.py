@@ -4,7 +4,6 @@ The file is TOML, its names are those of the options: `port = 8765`, `allow-host
 """
 
 import os
-from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,10 @@ import typer
 
 from orbiter.memory.cli._error_messages import UsageError
 
-__all__ = ["read_settings", "setting", "settings_in_force"]
+__all__ = ["SHARED", "file_setting", "read_settings", "setting", "settings_in_force"]
+
+SHARED = ("url", "token", "model")
+"""Settings that every command reads from the file, too."""
 
 _PREFIX = "ORBITER_MEMORY_"
 
@@ -40,15 +42,10 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     """Have the options of a command be what the file at *path* says, unless they are given."""
     if path is None or context.resilient_parsing:
         return path
-    import tomllib  # noqa: PLC0415 - few have such a file
-
     try:
-        with path.open("rb") as file:
-            settings = tomllib.load(file)
-    except OSError as exc:
-        raise typer.BadParameter(f"`{path}` cannot be read: {exc.strerror}") from None
-    except ValueError as exc:
-        raise typer.BadParameter(f"`{path}` is not TOML: {exc}") from None
+        settings = _load(path)
+    except UsageError as exc:
+        raise typer.BadParameter(str(exc)) from None
     names = {flag_of(each): str(each.name) for each in context.command.params}
     known = names.keys() - {"config", "help", "json"}
     for name in settings:
@@ -62,10 +59,32 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def settings_in_force(
-    command: Any, path: Path | None, *, without: Iterable[str]
-) -> list[tuple[str, str, str]]:
-    """Return the name and the value of each option of a command, and where it comes from."""
+def file_setting(name: str, path: Path | None = None) -> tuple[str | None, str]:
+    """Return what the file at *path*, or else that of the environment, sets *name* to."""
+    place = path or os.environ.get(variable_of("config"))
+    if not place or name not in SHARED:
+        return None, ""
+    value = _load(Path(place)).get(name)
+    return (None if value is None else str(value)), str(place)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - few have such a file
+
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as exc:
+        raise UsageError(f"`{path}` cannot be read: {exc.strerror}") from None
+    except ValueError as exc:
+        raise UsageError(f"`{path}` is not TOML: {exc}") from None
+
+
+def settings_in_force(command: Any, path: Path | None) -> list[tuple[str, str, str]]:
+    """Return the name and the value of each option of a command, and where it comes from.
+
+    Those that all commands share are left out.
+    """
     arguments = [] if path is None else ["--config", str(path)]
     try:
         context = command.make_context(command.name, arguments)
@@ -80,7 +99,7 @@ def settings_in_force(
         value = context.params.get(option.name)
         if option.name == "config":
             origin = "--config" if path else "default"
-        if flag_of(option) not in without or source == "DEFAULT_MAP":
+        if flag_of(option) not in (*SHARED, "json", "help"):
             rows.append((flag_of(option), _as_text(value), origin))
     return rows
 

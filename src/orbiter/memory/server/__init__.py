@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORT", "Settings", "create_app", "serving"]
 
 _HOMES = {"create_app": "_app", "serving": "http.uvicorn_server"}
-_NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "uvicorn")
+_NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "httptools", "uvicorn")
 """What the extra brings."""
 
 

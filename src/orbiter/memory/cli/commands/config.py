@@ -11,7 +11,7 @@ import typer
 from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import is_debugging, without_passwords
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._settings_file import setting, settings_in_force
+from orbiter.memory.cli._settings_file import file_setting, setting, settings_in_force
 from orbiter.memory.cli._text import one_line
 
 __all__ = ["app"]
@@ -43,18 +43,23 @@ def config(
     from orbiter.memory.backends.urls import redacted  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.cli.commands import serve  # noqa: PLC0415 - `--help` needs it not
 
-    url, origin = run.target.setting("url")
+    def setting_of(name: str) -> tuple[str | None, str]:
+        value, origin = run.target.setting(name)
+        from_file, place = file_setting(name, config)
+        return (from_file, place) if value is None and from_file is not None else (value, origin)
+
+    url, origin = setting_of("url")
     if url is None:
         url, origin = default_url(), "the user's data directory"
     is_server = url.startswith(("postgres", "redis"))
     rows: list[tuple[str, str | None, str]] = [
         ("url", redacted(url) if is_server else without_passwords(url), origin)
     ]
-    key, source = run.target.setting("token")
+    key, source = setting_of("token")
     if key is not None:
         rows.append(("token", "given, and not shown", source))
     rows += [(name, *run.target.setting(name)) for name in (*SCOPES, "by")]
-    rows.append(("model", *_model(run)))
+    rows.append(("model", *_model(*setting_of("model"))))
     place = os.environ.get("ORBITER_MEMORY_RERANKER")
     if place:
         rows.append(("reranker", without_passwords(place), "ORBITER_MEMORY_RERANKER"))
@@ -66,8 +71,7 @@ def config(
             "ORBITER_DEBUG" if is_debugging() else "default",
         )
     )
-    own = {"url", "token", "model", "json", "help"}
-    server = settings_in_force(get_command(serve.app), config, without=own)
+    server = settings_in_force(get_command(serve.app), config)
     if run.out.is_json:
         data = {name: {"value": value, "from": source} for name, value, source in rows}
         named = {name: {"value": value, "from": source} for name, value, source in server}
@@ -89,11 +93,11 @@ def _color() -> tuple[str, str]:
     return "on a terminal", "default"
 
 
-def _model(run: CommandContext) -> tuple[str, str]:
+def _model(chosen: str | None, origin: str) -> tuple[str, str]:
     from orbiter.memory.diagnostics import is_installed  # noqa: PLC0415
 
-    if not run.target.has_model():
-        return "none", run.target.setting("model")[1]
+    if chosen == "none":
+        return "none", origin
     if is_installed("local"):
         import orbiter_memory_minilm  # noqa: PLC0415 - an extra
 

@@ -86,7 +86,7 @@ async def list_(  # noqa: PLR0913 - the filters
         check_past(**bounds)
     shown: list[MemoryItem] = []
     count, after = 0, None
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
         async for page in _pages(ask, asked, goes_on=is_all):
             count, after = count + len(page), page.next
@@ -94,6 +94,7 @@ async def list_(  # noqa: PLR0913 - the filters
                 shown += page
             else:
                 print_items(run.out, page)
+        await run.note_default_user(store)
     if run.out.is_json:
         run.out.data({"items": [as_json(item) for item in shown], "next": after})
         return

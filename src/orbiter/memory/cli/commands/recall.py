@@ -116,6 +116,7 @@ async def recall(  # noqa: PLR0913 - the filters
                 waiting = await embed_waiting(run.out, store, within=PATIENCE)
             bounds["min_relevance"] = min_relevance or 0.0
             result = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
+        await run.note_default_user(store)
     note_waiting(waiting)
     if run.out.is_json:
         run.out.data(
