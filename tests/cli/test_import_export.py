@@ -3,9 +3,11 @@
 import gzip
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,31 @@ def test_of_a_file_of_many_an_option_says_whose_to_take(cli: Cli, tmp_path: Path
     assert ann.stderr.count("note: ") == ann.stderr.count("not imported") == 2
     assert "`\\x1b[2J\\u{202e}`" in ann.stderr
     assert not {"\x1b", "\u202e"} & set(nobody.output + ann.output)
+
+
+def test_of_a_file_of_sessions_an_option_says_which_to_take(cli: Cli, tmp_path: Path) -> None:
+    path, talk = tmp_path / "two.db", _talk(tmp_path / "talk.jsonl")
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE TABLE agent_messages (id INTEGER, session_id TEXT, message_data TEXT)")
+        for number, session in enumerate(("alice-1", "bob-1")):
+            message = json.dumps({"role": "user", "content": f"I am of {session}"})
+            made.execute("INSERT INTO agent_messages VALUES (?, ?, ?)", [number, session, message])
+
+    refused = cli("import", str(talk), "--user", "alice", "--owner", "alice-1")
+    assert not Path(cli.url).exists()
+    alone = cli("import", str(path), "--user", "alice", "--owner", "alice-1")
+    everything = cli("import", str(path), "--user", "carol")
+
+    assert refused.exit_code == 1
+    assert "leave out `--owner`" in refused.stderr
+    assert alone.exit_code == everything.exit_code == 0
+    found = cli.json("list", "--user", "alice")["items"]
+    assert [item["content"] for item in found] == ["I am of alice-1"]
+    assert len(cli.json("list", "--user", "carol")["items"]) == 2
+    (note,) = [line for line in everything.stderr.splitlines() if line.startswith("note: ")]
+    assert "`alice-1`, `bob-1`" in note
+    assert "`--owner`" in note
+    assert cli.json("import", str(path), "--user", "carol")["files"][0]["notes"]
 
 
 def test_a_first_import_that_brings_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import TransferError
 from orbiter.memory.messages import validate
 from orbiter.memory.model.trust import Trust, source_of, trust_of
-from orbiter.memory.transfer import import_file
+from orbiter.memory.transfer import export_file, import_file
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,41 @@ async def test_sessions_of_the_agents_sdk_are_legal_conversations(
         "Sunny, and snow.",
         "Then Rome it is.",
     ]
+
+
+async def test_a_session_of_the_agents_sdk_is_imported_alone(
+    made: Path, memory: AgentMemory, alice: ScopedMemory
+) -> None:
+    async with memory:
+        with pytest.raises(TransferError, match="`trip`.*`holiday`, `work`.*owner="):
+            await import_file(alice, made / "agents.db", owner="trip")
+        work = await import_file(alice, made / "agents.db", owner="work")
+        assert await _texts(alice) == {"Draft the report"}
+        bob = memory.scope(user_id="bob", session_id="s1")
+        await import_file(bob, made / "agents.db", owner="work")
+        assert await _texts(bob) == {"Draft the report"}
+        everything = await import_file(alice, made / "agents.db")
+
+    assert (work.stored, work.notes) == (1, ())
+    assert work.skipped == work.found - 1
+    assert everything.unchanged == 1
+    (note,) = everything.notes
+    assert "`holiday`, `work`" in note
+    assert note in str(everything)
+
+
+async def test_an_owner_that_no_file_can_name_is_refused(
+    memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
+) -> None:
+    note, export = tmp_path / "note.md", tmp_path / "alice.jsonl"
+    note.write_text("Alice likes tea")
+    async with memory:
+        await alice.remember("Alice likes cocoa")
+        await export_file(alice, export)
+        for path, format in ((note, "markdown"), (export, "jsonl")):
+            with pytest.raises(TransferError, match=f"`{format}`.*owner="):
+                await import_file(alice, path, owner="alice")
+        assert await _texts(alice) == {"Alice likes cocoa"}
 
 
 async def test_mem0s_memories_come_with_their_metadata_and_no_one_elses(

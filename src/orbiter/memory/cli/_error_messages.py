@@ -48,6 +48,7 @@ _SHELL_WORDS = (
     ("history() shows", "`orbiter-memory history` shows"),
     ('as `AgentMemory("sqlite:///file.db")` or', "with `--url` or"),
     ("with `owner=…`", "with `--owner`"),
+    ("leave out `owner=…`", "leave out `--owner`"),
     ('such as `format="mem0"`', "such as `--format mem0`"),
     ('`format="markdown"`', "`--format markdown`"),
     ("choose it as well, one of", "choose it with `--format`, one of"),

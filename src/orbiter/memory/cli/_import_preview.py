@@ -11,7 +11,7 @@ from orbiter.memory.transfer import ImportResult, import_records
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native
-from orbiter.memory.transfer.reader import Reader
+from orbiter.memory.transfer.reader import Reader, refuse_owner
 from orbiter.memory.transfer.report import Report
 
 __all__ = ["Looked", "is_ours", "look"]
@@ -39,6 +39,7 @@ async def look(
     names = MemoryMetadata(**(scope or {}))
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
     if format == NATIVE or (format == AUTO and has_our_name):
+        refuse_owner(owner, NATIVE, str(path))
         found = await import_records(_Nowhere(), path, scope=names if scope else None)
         return Looked(found, has_more=bool(found.found))
     return await asyncio.to_thread(_beginning, path, names, format, owner)

@@ -115,7 +115,8 @@ def _said(line: bytes, where: str) -> ImportResult | Exception | tuple[int, int]
 
 def _report(said: Mapping[str, Any]) -> ImportResult:
     problems = tuple(Problem(str(each["place"]), str(each["why"])) for each in said["problems"])
-    return ImportResult(**{**said, "problems": problems})
+    notes = tuple(str(each) for each in said.get("notes", ()))
+    return ImportResult(**{**said, "problems": problems, "notes": notes})
 
 
 # Out

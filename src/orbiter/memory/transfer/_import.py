@@ -24,7 +24,7 @@ from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native, store_records
-from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem
+from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_owner
 from orbiter.memory.transfer.report import ImportResult, Report
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     aside = FileThread()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
+            refuse_owner(owner, NATIVE, path)
             return await store_records(
                 store,
                 Path(path),

@@ -33,11 +33,11 @@ async def import_file(
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
     *format* is one of `import_formats()`; `auto` looks at the file. *owner* says whose memories are
-    taken of a file that holds those of several people. Importing the same again stores nothing;
-    what has changed in the file is updated, and what was forgotten here stays forgotten. What
-    cannot be read is among the `problems` of the result, with its line, and the rest is stored. A
-    handle of `unscoped()` takes only files that say whose each memory is, or that `export_file`
-    wrote.
+    taken of a file that holds those of several people, or which session of one with sessions.
+    Importing the same again stores nothing; what has changed in the file is updated, and what was
+    forgotten here stays forgotten. What cannot be read is among the `problems` of the result, with
+    its line, and the rest is stored. A handle of `unscoped()` takes only files that say whose each
+    memory is, or that `export_file` wrote.
     *progress* is told how many bytes of how many are read.
     """
     session = session_for(handle, call="import_file")

@@ -32,6 +32,7 @@ from orbiter.memory.transfer.formats.registry import (
     companions,
     format_named,
     names_owners,
+    owners_are_sessions,
     recognised,
 )
 from orbiter.memory.transfer.formats.threads import LONGEST_NAME, digest
@@ -41,7 +42,7 @@ from orbiter.memory.transfer.io.open_source import Tally, open_source
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 from orbiter.memory.transfer.report import Report
 
-__all__ = ["IMPORTED", "ReadItem", "Reader"]
+__all__ = ["IMPORTED", "ReadItem", "Reader", "refuse_owner"]
 
 _OURS = frozenset(("id", "metadata", "created_at", "updated_at", "version"))
 """Fields that a file does not decide; time and whose it is are looked at apart."""
@@ -78,6 +79,7 @@ class Reader:
         self._path = path
         self._scope = scope
         self._format = format
+        self._owner = owner
         self._owners = Owners(owner, scope.user_id, needs_owner=needs_owner)
         self._needs_owner = needs_owner
         self._limits = limits
@@ -105,6 +107,8 @@ class Reader:
         sources = self._sources(source)
         if not sources:
             raise unknown(source)
+        if not any(names_owners(each) or owners_are_sessions(each) for _, each in sources):
+            refuse_owner(self._owner, sources[0][1], source.name)
         if self._needs_owner and not any(names_owners(format) for _, format in sources):
             raise needs_a_user(source.name)
         members = source.opened_members() if source.is_container else ()
@@ -143,10 +147,11 @@ class Reader:
     ) -> Iterator[tuple[str, SourceMemory]]:
         report = self._report
         for source, format in sources:
+            has_sessions = owners_are_sessions(format)
             try:
                 for found in format_named(format).read(source, report.complain):
                     report.found += 1
-                    if self._owners.takes(found):
+                    if self._owners.takes(found, has_sessions=has_sessions):
                         yield format, found
                     else:
                         report.skipped += 1
@@ -155,6 +160,11 @@ class Reader:
                     raise
                 report.complain(source.name, str(exc))
         self._owners.report_left_out(report.complain, name)
+        if several := self._owners.several_sessions():
+            report.notes.append(
+                f"`{name}` has several sessions, and all became one user's: {several}; choose one "
+                "with `owner=…` if they are of several people"
+            )
         known = {each for _, format in sources for each in companions(format)}
         left = [each for each in self.tally.unread if PurePosixPath(each).name not in known]
         if left:
@@ -330,18 +340,29 @@ class Owners:
         self._user_id = user_id
         self._needs_owner = needs_owner
         self._is_any_taken = False
+        self._session = owner
+        self._sessions: dict[str, None] = {}
+        """Those that were all taken, as nobody chose one."""
         self._others: Counter[str] = Counter()
         self._unowned = 0
 
-    def takes(self, found: SourceMemory) -> bool:
-        """Tell whether a memory is taken; a handle that is for nobody takes everyone's."""
-        if self._wanted is None or not found.owners or self._wanted in found.owners:
+    def takes(self, found: SourceMemory, *, has_sessions: bool = False) -> bool:
+        """Tell whether a memory is taken; a handle that is for nobody takes everyone's.
+
+        With *has_sessions*, it is the caller who may choose a session by its name.
+        """
+        wanted, owners = self._wanted, found.owners
+        if has_sessions:
+            wanted, owners = self._session, (str(found.item.metadata.session_id),)
+            if wanted is None and len(self._sessions) <= _SHOWN_OWNERS:
+                self._sessions[owners[0]] = None
+        if wanted is None or not owners or wanted in owners:
             if self._needs_owner and self.user_of(found) is None:
                 self._unowned += 1
                 return False
             self._is_any_taken = True
             return True
-        name = ".".join(found.owners)
+        name = ".".join(owners)
         if name in self._others or len(self._others) < _MAX_OWNERS:
             self._others[name] += 1
         return False
@@ -353,6 +374,13 @@ class Owners:
         if self._wanted is not None:
             return self._wanted if self._wanted in found.owners else None
         return found.owners[0] if len(found.owners) == 1 else None
+
+    def several_sessions(self) -> str:
+        """Return the names of sessions that were taken without a choice; empty for only one."""
+        names = list(self._sessions)
+        more = ", …" if len(names) > _SHOWN_OWNERS else ""
+        shown = ", ".join(f"`{name}`" for name in names[:_SHOWN_OWNERS])
+        return f"{shown}{more}" if len(names) > 1 else ""
 
     def report_left_out(self, complain: ReportProblem, name: str) -> None:
         """Say what was left out; `TransferError` if that is all there is."""
@@ -373,6 +401,15 @@ class Owners:
                 f"`{other}`",
                 f"{count:,} memories of others than `{self._wanted}` were not imported",
             )
+
+
+def refuse_owner(owner: str | None, format: str, name: str) -> None:
+    """Raise `TransferError` if an owner was chosen of a file that names none."""
+    if owner is not None:
+        raise TransferError(
+            f"`{name}` is `{format}`, where no owner can be chosen, so `{owner}` would count for "
+            "nothing; leave out `owner=…`"
+        )
 
 
 def needs_a_user(name: str) -> TransferError:

@@ -41,6 +41,8 @@ class ImportResult:
     """The first hundred."""
     problem_count: int = 0
     """How many there were in all."""
+    notes: tuple[str, ...] = ()
+    """What is worth a look, though nothing is wrong."""
 
     def __str__(self) -> str:
         parts = [f"{self.stored:,} stored"]
@@ -52,6 +54,7 @@ class ImportResult:
             ways = "`list(forgotten=True)` shows them, `restore` brings one back"
             lines.append(f"  {self.forgotten:,} were forgotten here and stay forgotten; {ways}")
         lines += [f"  {problem}" for problem in self.problems[:_SHOWN]]
+        lines += [f"  note: {note}" for note in self.notes]
         more = self.problem_count - min(len(self.problems), _SHOWN)
         return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))
 
@@ -69,6 +72,7 @@ class Report:
     is_muted: bool = False
     """Set while a file is only looked at: what is wrong with it is told when it is read."""
     formats: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     _problems: list[Problem] = field(default_factory=list)
     _count: int = 0
 
@@ -93,4 +97,5 @@ class Report:
             forgotten=self.forgotten,
             problems=tuple(self._problems),
             problem_count=self._count,
+            notes=tuple(self.notes),
         )

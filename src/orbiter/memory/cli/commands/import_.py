@@ -63,7 +63,7 @@ async def import_(
     ] = AUTO,
     owner: Annotated[
         str | None,
-        typer.Option(help="Whose memories to import, where a file names several people."),
+        typer.Option(help="Whose memories to import, or which session, of a file with several."),
     ] = None,
 ) -> int:
     """Import memories from other programs, or an export."""
@@ -153,14 +153,16 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
             )
 
 
-def _print_problems(name: str, found: "ImportResult") -> None:
+def _print_problems(name: str, result: "ImportResult") -> None:
     # What is wrong comes first: others of whom a file tells may be many.
-    told = sorted(found.problems, key=_is_note)
+    told = sorted(result.problems, key=_is_note)
     for problem in told[:_SHOWN]:
         kind = "note" if _is_note(problem) else "problem"
         why = one_line(in_shell_words(problem.why))
         say(f"{name}{one_line(problem.place)}: {why}", kind=kind)
-    more = found.problem_count - min(len(told), _SHOWN)
+    for note in result.notes:
+        say(f"{name}{one_line(in_shell_words(note))}", kind="note")
+    more = result.problem_count - min(len(told), _SHOWN)
     if more:
         is_all_notes = all(map(_is_note, told))
         what = ("more note", "more notes") if is_all_notes else ("more problem", "more problems")
@@ -170,7 +172,15 @@ def _print_problems(name: str, found: "ImportResult") -> None:
 
 def _json(done: "Sequence[tuple[str, ImportResult]]") -> dict[str, Any]:
     """Return what became of all files together, and of each."""
-    files = [{"path": path, **asdict(each), "problems": _problems(each)} for path, each in done]
+    files = [
+        {
+            "path": path,
+            **asdict(each),
+            "problems": _problems(each),
+            "notes": [in_shell_words(note) for note in each.notes],
+        }
+        for path, each in done
+    ]
     sums: Counter[str] = Counter()
     for each in files:
         sums.update({name: each[name] for name in _COUNTED})

@@ -443,7 +443,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "parameters": [
                 _text("format", "The format of the file; detected if it is left out."),
                 _text("name", "The name of the file, which some formats need."),
-                _text("owner", "Whose memories to import, if the file has several people's."),
+                _text("owner", "Whose memories to import, or which session, if it has several."),
             ],
             "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
             "responses": {

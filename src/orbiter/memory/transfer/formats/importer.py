@@ -89,7 +89,8 @@ class Importer(Protocol):
     """A format that can be imported.
 
     It may have more: `label` says what its files are, `companions` names those that hold nothing to
-    remember, and with `names_owners` its files may say whose each memory is.
+    remember, and with `names_owners` its files may say whose each memory is. With
+    `owners_are_sessions` they do not, but a caller may choose a session as the owner.
     """
 
     @property

@@ -33,6 +33,7 @@ class OpenAIAgents:
 
     name = "openai-agents"
     label = "Sessions of the OpenAI Agents SDK, SQLite"
+    owners_are_sessions = True
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the table."""

@@ -32,6 +32,7 @@ __all__ = [
     "import_formats",
     "label",
     "names_owners",
+    "owners_are_sessions",
     "recognised",
 ]
 
@@ -179,3 +180,8 @@ def companions(name: str) -> tuple[str, ...]:
 def names_owners(name: str) -> bool:
     """Tell whether files of a format may say whose each memory is."""
     return bool(getattr(format_named(name), "names_owners", False))
+
+
+def owners_are_sessions(name: str) -> bool:
+    """Tell whether files of a format hold sessions that do not say whose they are."""
+    return bool(getattr(format_named(name), "owners_are_sessions", False))

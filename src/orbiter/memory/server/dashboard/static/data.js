@@ -148,6 +148,7 @@
     for (const place of report.querySelectorAll("[data-count]")) {
       place.textContent = (result[place.dataset.count] || 0).toLocaleString();
     }
+    for (const each of result.notes) problem(each, "warn");
     for (const each of result.problems.slice(0, 20)) problem(`${each.place}: ${each.why}`, "warn");
     const user = form.elements.user_id?.value.trim();
     if (user) find("look").href = `/?${new URLSearchParams({ user_id: user })}`;
