@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, create_model
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
 from orbiter.memory.conversation.tokens import estimate_tokens
+from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.tools import memory_tools
 
 NAMES = ["recall", "remember", "update", "forget", "know"]
@@ -181,3 +182,60 @@ async def test_openai_agents_has_their_schemas(alice: ScopedMemory) -> None:
     assert list(tools) == NAMES
     properties = tools["know"].params_json_schema["properties"]
     assert properties["key"]["description"].startswith("What the fact is about")
+
+
+WRONG_CALLS = [
+    ("remember", {"txt": "Alice likes tea."}),
+    ("recall", {"query": "x", "k": "many"}),
+    ("recall", {"query": 5}),
+    ("remember", {"text": "x", "tags": "home"}),
+    ("update", {"id": "x"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), WRONG_CALLS)
+async def test_langchain_answers_a_wrong_call_as_we_do(
+    alice: ScopedMemory, name: str, arguments: dict[str, Any]
+) -> None:
+    pytest.importorskip("langchain_core")
+    tools = memory_tools(alice)
+    tool = {each.name: each for each in tools.langchain()}[name]
+
+    answer = await tool.ainvoke(arguments)
+
+    assert answer == await tools.call(name, arguments)
+    assert answer.startswith(f"Error: the arguments of `{name}` do not fit: ")
+
+
+async def test_langchain_names_the_argument_whose_part_is_wrong(alice: ScopedMemory) -> None:
+    pytest.importorskip("langchain_core")
+    tool = {each.name: each for each in memory_tools(alice).langchain()}["remember"]
+
+    answer = await tool.ainvoke({"text": "x", "tags": [5]})
+
+    assert answer.startswith("Error: the arguments of `remember` do not fit: `tags`: ")
+
+
+@pytest.mark.parametrize(("name", "arguments"), WRONG_CALLS)
+async def test_openai_agents_answers_a_wrong_call_as_we_do(
+    alice: ScopedMemory, name: str, arguments: dict[str, Any]
+) -> None:
+    pytest.importorskip("agents")
+    from agents.tool_context import ToolContext  # noqa: PLC0415 - not everywhere
+
+    tools = memory_tools(alice)
+    tool = {each.name: each for each in tools.openai_agents()}[name]
+    sent = json.dumps(arguments)
+    context = ToolContext(None, tool_name=name, tool_call_id="1", tool_arguments=sent)
+
+    answer = await tool.on_invoke_tool(context, sent)
+
+    assert answer == await tools.call(name, arguments)
+    assert answer.startswith(f"Error: the arguments of `{name}` do not fit: ")
+
+
+async def test_the_memory_itself_is_refused_with_what_to_give(memory: AgentMemory) -> None:
+    wrong: Any = memory
+
+    with pytest.raises(QueryError, match=r"scope\(user_id='ann'\)` or, .*`memory\.default_user`"):
+        memory_tools(wrong)

@@ -36,8 +36,8 @@ class Calls:
     def __init__(self, handle: AnyHandle, owner: str) -> None:
         if not isinstance(handle, ScopedMemory | sync.ScopedMemory):
             raise QueryError(
-                f"`{owner}` takes the handle of a scope, such as `memory.scope(user_id='ann')`, "
-                f"not {handle!r}"
+                f"`{owner}` takes the handle of a scope, such as `memory.scope(user_id='ann')` or, "
+                f"for a personal agent, `memory.default_user`, not {handle!r}"
             )
         self._original = handle
         self._owner = owner

@@ -75,17 +75,18 @@ class MemoryTools:
         *arguments* is a mapping, or the JSON that the provider sent. What cannot be called so gets
         an error as the text.
         """
-        try:
-            values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
-            function = self._functions[name]
-            _check_arguments(function, values)
-        except KeyError:
-            problem = f"there is no tool `{name}`; there are {', '.join(self._functions)}"
-        except (ValueError, TypeError) as exc:
-            problem = f"the arguments of `{name}` do not fit: {exc}"
+        if name not in self._functions:
+            problem = f"Error: there is no tool `{name}`; there are {', '.join(self._functions)}."
         else:
-            return function(**values)
-        return _function(self._calls, _refuse)(problem)
+            function = self._functions[name]
+            try:
+                values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+                _check_arguments(function, values)
+            except (ValueError, TypeError) as exc:
+                problem = _misfit(name, exc)
+            else:
+                return function(**values)
+        return _function(self._calls, _answer)(problem)
 
     # For providers
 
@@ -112,10 +113,15 @@ class MemoryTools:
     def openai_agents(self) -> "list[FunctionTool]":
         """Return the tools for `Agent(tools=…)` of the OpenAI Agents SDK."""
         try:
-            from agents import function_tool  # noqa: PLC0415
+            from agents import default_tool_error_function, function_tool  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise _missing("openai_agents", "openai-agents") from exc
-        return [function_tool(function) for function in self]
+
+        def failure(context: Any, error: Exception) -> str:
+            wrong = _misfit_in_json(self[context.tool_name], context.tool_arguments)
+            return wrong or default_tool_error_function(context, error)
+
+        return [function_tool(function, failure_error_function=failure) for function in self]
 
     def langchain(self) -> "list[StructuredTool]":
         """Return the tools for `create_agent(tools=…)` of LangChain and LangGraph."""
@@ -123,11 +129,14 @@ class MemoryTools:
             from langchain_core.tools import StructuredTool  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise _missing("langchain", "langchain") from exc
-        make = partial(StructuredTool.from_function, parse_docstring=True)
+        is_blocking = self._calls.is_blocking
         return [
-            make(coroutine=function)
-            if inspect.iscoroutinefunction(function)
-            else make(func=function)
+            StructuredTool.from_function(
+                func=function if is_blocking else None,
+                coroutine=None if is_blocking else function,
+                parse_docstring=True,
+                handle_validation_error=partial(_misfit_for_pydantic, function),
+            )
             for function in self
         ]
 
@@ -254,16 +263,47 @@ async def recalled_text(
 
 def _check_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
     """Raise `TypeError` or `ValueError` for what *function* cannot be called with."""
-    signature = inspect.signature(function)
-    signature.bind(**values)
+    inspect.signature(function).bind(**values)
     for name, value in values.items():
-        wanted = signature.parameters[name].annotation
-        if not isinstance(value, list if wanted == list[str] else wanted):
-            raise ValueError(f"`{name}` must be {_TYPES[wanted]['type']}, not {value!r}")  # noqa: TRY004 - one family
+        _check_type(function, name, value)
 
 
-async def _refuse(problem: str) -> str:
-    return f"Error: {problem}."
+def _check_type(function: Callable[..., Any], name: str, value: object) -> None:
+    wanted = inspect.signature(function).parameters[name].annotation
+    if not isinstance(value, list if wanted == list[str] else wanted):
+        raise ValueError(f"`{name}` must be {_TYPES[wanted]['type']}, not {value!r}")  # noqa: TRY004 - one family
+
+
+def _misfit(name: str, problem: object) -> str:
+    return f"Error: the arguments of `{name}` do not fit: {problem}."
+
+
+def _misfit_in_json(function: Callable[..., Any], arguments: str) -> str | None:
+    """Return what is wrong with the JSON that a model sent for *function*, or `None`."""
+    try:
+        _check_arguments(function, json.loads(arguments or "{}"))
+    except (ValueError, TypeError) as exc:
+        return _misfit(function.__name__, exc)
+    return None
+
+
+def _misfit_for_pydantic(function: Callable[..., Any], error: Any) -> str:
+    """Return what is wrong with arguments for *function* that Pydantic refused with *error*."""
+    first = error.errors()[0]
+    name, *inside = first["loc"]
+    problem: object = f"`{name}`: {first['msg']}"
+    try:
+        if first["type"] == "missing":
+            _check_arguments(function, first["input"])
+        elif not inside:
+            _check_type(function, name, first["input"])
+    except (ValueError, TypeError) as exc:
+        problem = exc
+    return _misfit(function.__name__, problem)
+
+
+async def _answer(text: str) -> str:
+    return text
 
 
 def _answered(method: _Method) -> _Method:
