@@ -221,6 +221,8 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
     (tmp_path / "folder").mkdir()
     with closing(sqlite3.connect(tmp_path / "threads.db")) as made:
         made.execute("CREATE TABLE checkpoints (thread_id)")
+    with closing(sqlite3.connect(tmp_path / "saver.db")) as made:
+        made.executescript("CREATE TABLE checkpoints (thread_id); CREATE TABLE writes (thread_id)")
     for name, what in {
         "a.json": "it is JSON with `what`",
         "empty.jsonl": "it is empty",
@@ -229,6 +231,7 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
         "photo.bin": "it is binary",
         "folder": "it contains no files",
         "threads.db": "it is a SQLite file with the tables `checkpoints`",
+        "saver.db": "it has checkpoints of LangGraph.*`copy_checkpoints`",
     }.items():
         with pytest.raises(TransferError, match=f"of an unknown format: {what}.*`mem0`"):
             await take(simple, alice, tmp_path / name)

@@ -46,7 +46,13 @@ def looks_like(source: OpenedFile) -> str:
 def _tables(source: OpenedFile) -> str:
     with suppress(TransferError), opened(source) as connection:
         rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-        names = [str(name) for (name,) in rows][:_SHOWN]
+        names = [str(name) for (name,) in rows]
+        if {"checkpoints", "writes"} <= set(names):
+            return (
+                "it has checkpoints of LangGraph, not memories; copy them with `copy_checkpoints` "
+                "of `orbiter.memory.integrations.langgraph`"
+            )
+        names = names[:_SHOWN]
         tables = f" with the tables `{'`, `'.join(names)}`" if names else " without tables"
         return f"it is a SQLite file{tables}, none of which is known"
     return "it is a SQLite file that cannot be opened"
