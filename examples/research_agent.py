@@ -1,8 +1,11 @@
 """An agent that reads files: `python examples/research_agent.py FOLDER "a question"`.
 
+    pip install ./models/minilm '.[local]'          # and `openai`, for a real model
+
 It has tools of its own, for the files of a folder, beside those of its memory: what it found in one
-run, it recalls in the next instead of reading again. With `OPENAI_API_KEY` it asks a real model, at
-`OPENAI_BASE_URL` if that is set; without, a script decides.
+run, it recalls in the next instead of reading again. It remembers in `examples/research_agent.db`,
+or where `ORBITER_MEMORY_URL` says. With `OPENAI_API_KEY` it asks a real model, at `OPENAI_BASE_URL`
+if that is set; without, a script decides.
 """
 
 import json
@@ -11,10 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from openai import OpenAI
-
 from orbiter.memory import sync
 from orbiter.memory.integrations.tools import memory_tools
+
+HAS_MODEL = "OPENAI_API_KEY" in os.environ
+if HAS_MODEL:
+    try:
+        from openai import OpenAI
+    except ModuleNotFoundError:
+        sys.exit("With `OPENAI_API_KEY`, this needs: pip install openai")
 
 PROMPT = """Answer the question from the files. Call `recall` first: you may have found it before.
 Else list and read files, and `remember` each finding with the name of its file."""
@@ -45,7 +53,11 @@ def call_file_tool(folder: Path, name: str, arguments: str) -> str:
     if name == "list_files":
         return "\n".join(files)
     wanted = json.loads(arguments).get("file")
-    return files[wanted].read_text() if wanted in files else f"Error: there is no file `{wanted}`."
+    return (
+        files[wanted].read_text(errors="replace")
+        if wanted in files
+        else f"Error: there is no file `{wanted}`."
+    )
 
 
 def ask_model(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -61,23 +73,28 @@ def ask_script(messages: list[dict[str, Any]], _: list[dict[str, Any]]) -> dict[
     results = [each["content"] for each in messages if each["role"] == "tool"]
     if not results:
         return tool_calls(("recall", {"query": question}))
-    if not results[0].startswith("Nothing is remembered"):
-        return {"role": "assistant", "content": f"I remember:\n{results[0]}"}
+    # Each line of memory is fenced: `[time | source | trust: …] text`.
+    known = [line.partition("] ")[2] for line in results[0].splitlines() if line.startswith("[")]
+    if known and shared_words(question, known[0]) > 1:
+        return {"role": "assistant", "content": f"I remember: {known[0]}"}
     if len(results) == 1:
         return tool_calls(("list_files", {}))
     names = results[1].split("\n")
     if len(results) == 2:
         return tool_calls(*(("read_file", {"file": name}) for name in names))
-    words = set(question.lower().strip("?").split())
     lines = [
         (line, name)
         for name, text in zip(names, results[2:], strict=False)
         for line in text.splitlines()
     ]
-    line, name = max(lines, key=lambda pair: len(words & set(pair[0].lower().split())))
+    line, name = max(lines, key=lambda pair: shared_words(question, pair[0]))
     if len(results) == 2 + len(names):
         return tool_calls(("remember", {"text": f"{line} (found in {name})"}))
     return {"role": "assistant", "content": f"I found in {name}: {line}"}
+
+
+def shared_words(question: str, line: str) -> int:
+    return len(set(question.lower().strip("?").split()) & set(line.lower().split()))
 
 
 def tool_calls(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
@@ -93,9 +110,12 @@ def tool_calls(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
+    if len(sys.argv) < 3 or not Path(sys.argv[1]).is_dir():
+        sys.exit('usage: python examples/research_agent.py FOLDER "a question"')
     folder, question = Path(sys.argv[1]), " ".join(sys.argv[2:])
-    ask = ask_model if "OPENAI_API_KEY" in os.environ else ask_script
-    with sync.AgentMemory(os.environ.get("ORBITER_MEMORY_URL", "agent.db")) as memory:
+    ask = ask_model if HAS_MODEL else ask_script
+    file = Path(__file__).with_suffix(".db")
+    with sync.AgentMemory(os.environ.get("ORBITER_MEMORY_URL", file)) as memory:
         tools = memory_tools(memory.scope(user_id="ann", agent_id="researcher"))
         names = [function.__name__ for function in tools]
         messages: list[dict[str, Any]] = [

@@ -65,11 +65,78 @@ def run(name: str, *arguments: str, env: dict[str, str], said: str = "") -> str:
     ).stdout
 
 
+def without(folder: Path, *modules: str) -> dict[str, str]:
+    """Return variables with which these modules cannot be imported, as if not installed."""
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    for name in modules:
+        missing = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
+        (hidden / f"{name}.py").write_text(missing)
+    return {"PYTHONPATH": str(hidden)}
+
+
+def refusal(name: str, *arguments: str, env: dict[str, str]) -> str:
+    """Return the one line on stderr with which an example ends."""
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(
+        command, env=env, check=False, capture_output=True, text=True, input="", timeout=60
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_script_answers_without_a_package_for_models(tmp_path: Path) -> None:
+    env = environment(tmp_path, None, **without(tmp_path, "openai"))
+
+    assert "I will remember that." in run("chat_bot.py", env=env, said=f"{TEA}\n\n")
+    assert "- list_files" in run("research_agent.py", str(EXAMPLES), "What is tea?", env=env)
+
+
+@pytest.mark.parametrize("name", ["chat_bot.py", "research_agent.py", "fastapi_app.py"])
+def test_a_missing_package_is_named_in_one_line(tmp_path: Path, name: str) -> None:
+    env = environment(tmp_path, None, **without(tmp_path, "openai"), OPENAI_API_KEY="none")
+
+    line = refusal(name, env=env)
+
+    assert "pip install " in line
+    assert line.endswith("openai")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "packages"),
+    [
+        ("fastapi_app.py", "fastapi", "fastapi uvicorn"),
+        ("fastapi_app.py", "uvicorn", "fastapi uvicorn"),
+        ("langgraph_agent.py", "langchain", "langchain"),
+    ],
+)
+def test_a_missing_framework_is_named_in_one_line(
+    tmp_path: Path, name: str, module: str, packages: str
+) -> None:
+    env = environment(tmp_path, None, **without(tmp_path, module))
+
+    assert refusal(name, env=env) == f"`{module}` is missing: pip install {packages}"
+
+
+@pytest.mark.parametrize("arguments", [(), (str(EXAMPLES),), ("nowhere", QUESTION)])
+def test_the_research_agent_says_how_it_is_called(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    line = refusal("research_agent.py", *arguments, env=environment(tmp_path))
+
+    assert line == 'usage: python examples/research_agent.py FOLDER "a question"'
+
+
 def test_the_chat_bot_remembers_across_runs(tmp_path: Path) -> None:
     env = environment(tmp_path)
 
     assert "I will remember that." in run("chat_bot.py", env=env, said=f"{TEA}\n\n")
-    assert TEA in run("chat_bot.py", env=env, said=f"{QUESTION}\n\n")
+    answered = run("chat_bot.py", env=env, said=f"Where do I work?\n{QUESTION}\n\n")
+    again = run("chat_bot.py", env=env, said=f"{QUESTION}\n\n")  # its own answer is known now, too
+
+    assert answered == f"> You have not told me yet.\n> You told me: {TEA}\n> "
+    assert again == f"> You told me: {TEA}\n> "
 
 
 def test_the_chat_bot_asks_a_model(tmp_path: Path, model: HTTPServer) -> None:
@@ -93,7 +160,11 @@ def test_the_research_agent_reads_once(tmp_path: Path) -> None:
     assert "- read_file" in first
     assert first.endswith("I found in whales.txt: Whales sleep with half of their brain.\n")
     assert "- read_file" not in second
-    assert "Whales sleep with half of their brain." in second
+    assert second.endswith(
+        "I remember: Whales sleep with half of their brain. (found in whales.txt)\n"
+    )
+    other = run("research_agent.py", str(folder), "Of what do bees tell?", env=env)
+    assert other.endswith("I found in bees.txt: Bees dance to tell of flowers.\n")
 
 
 def test_the_research_agent_asks_a_model(tmp_path: Path, model: HTTPServer) -> None:
@@ -151,8 +222,8 @@ def test_the_service_keeps_its_users_apart(tmp_path: Path) -> None:
     with service(tmp_path) as client:
         say(client, "ann", TEA)
     with service(tmp_path) as client:  # a restart
-        assert TEA in say(client, "ann", QUESTION)
-        assert TEA not in say(client, "bob", QUESTION)
+        assert say(client, "ann", QUESTION) == f"You told me: {TEA}"
+        assert say(client, "bob", QUESTION) == "You have not told me yet."
         assert TEA in memories(client, "ann")
         assert TEA not in memories(client, "bob")
 

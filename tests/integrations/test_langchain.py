@@ -211,4 +211,14 @@ def test_the_example_remembers_across_runs(tmp_path: Path) -> None:
         ).stdout
 
     assert "I will remember" in run("My favourite drink is green tea")
-    assert "My favourite drink is green tea" in run("What is my favourite drink?")
+    answered = run("What is my favourite drink?")
+    assert answered == "You told me: My favourite drink is green tea\n"
+
+
+def test_the_example_says_how_it_is_called(tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "ORBITER_MEMORY_URL": f"{tmp_path}/agent.db"}
+    command = [sys.executable, str(ROOT / "examples/langgraph_agent.py")]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+
+    assert done.stderr == 'usage: python examples/langgraph_agent.py "a question"\n'
+    assert not list(tmp_path.iterdir())
