@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,20 +285,25 @@ def test_a_blocking_program_uses_a_blocking_memory(tmp_path: Path) -> None:
     assert said == ["first", "one", "second", "two"]
 
 
-async def test_sessions_of_the_sdk_go_on_after_they_are_imported(
-    alice: ScopedMemory, tmp_path: Path
-) -> None:
-    with sqlite3.connect(tmp_path / "theirs.db") as theirs:
+def _database(path: Path, items: Sequence[Any]) -> Path:
+    """Write a database of the SDK with the session `s`."""
+    with sqlite3.connect(path) as theirs:
         theirs.execute(
             "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id, message_data, "
             "created_at)"
         )
         theirs.executemany(
             "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES (?, ?, ?)",
-            [("s", json.dumps(item), "2026-01-01 10:00:00") for item in TURN],
+            [("s", json.dumps(item), "2026-01-01 10:00:00") for item in items],
         )
     theirs.close()
-    await import_file(alice, tmp_path / "theirs.db")
+    return path
+
+
+async def test_sessions_of_the_sdk_go_on_after_they_are_imported(
+    alice: ScopedMemory, tmp_path: Path
+) -> None:
+    await import_file(alice, _database(tmp_path / "theirs.db", TURN))
     session = OrbiterSession(alice, "s")
 
     before = await session.get_items()
@@ -306,5 +311,38 @@ async def test_sessions_of_the_sdk_go_on_after_they_are_imported(
 
     assert before == TURN
     assert await session.get_items() == [*TURN, {"role": "user", "content": "Thanks"}]
+    await session.clear_session()
+    assert await session.get_items() == []
+
+
+async def test_what_is_imported_after_the_first_item_comes_before_it(
+    alice: ScopedMemory, tmp_path: Path
+) -> None:
+    session = OrbiterSession(alice, "s")
+    new: Any = [{"role": "user", "content": "Hello again"}, {"role": "user", "content": "Thanks"}]
+    await session.add_items(new[:1])
+    await import_file(alice, _database(tmp_path / "theirs.db", TURN))
+
+    assert await session.get_items() == [*TURN, *new[:1]]
+    await session.add_items(new[1:])
+    assert await OrbiterSession(alice, "s").get_items() == [*TURN, *new]
+    assert await session.get_items(limit=1) == new[1:]
+    popped = [await session.pop_item() for _ in range(len(TURN) + 3)]
+    assert popped == [*new[::-1], *TURN[::-1], None]
+    assert await session.get_items() == []
+
+
+async def test_what_was_said_since_an_import_follows_it_when_it_is_imported(
+    alice: ScopedMemory, tmp_path: Path
+) -> None:
+    first: Any = {"role": "user", "content": "First"}
+    later: Any = {"role": "user", "content": "Said to the SDK's session meanwhile"}
+    new: Any = {"role": "user", "content": "Said here"}
+    session = OrbiterSession(alice, "s")
+    await import_file(alice, _database(tmp_path / "a.db", [first]))
+    await session.add_items([new])
+    await import_file(alice, _database(tmp_path / "b.db", [first, later]))
+
+    assert await session.get_items() == [first, later, new]
     await session.clear_session()
     assert await session.get_items() == []

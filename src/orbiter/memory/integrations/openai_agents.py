@@ -114,6 +114,7 @@ class OrbiterSession(SessionABC):
                 rows = (await self._rows_of_chat())[::-1]
             rows += await self._still_there(page)
             if len(page) < size:
+                rows = _with_imported(rows[::-1], await self._imported_rows())[::-1]
                 break
             last = page[-1]
         return rows[: len(rows) if limit is None else limit + 1][::-1]
@@ -136,10 +137,12 @@ class OrbiterSession(SessionABC):
 
     async def _rows_of_chat(self) -> list[_Row]:
         """Return the rows of a chat that was not begun as a session, such as an imported one."""
-        messages = await self._chat.items(open_group="keep")
-        if not messages:
-            messages = await self._handle.chat(self._imported).items()
-        return [_Row(entry, item.id) for item in messages for entry in _entries_of(item)]
+        own = _rows_of(await self._chat.items(open_group="keep"))
+        return [*await self._imported_rows(), *own]
+
+    async def _imported_rows(self) -> list[_Row]:
+        """Return the rows of the SDK's own session of this name, if it was imported."""
+        return _rows_of(await self._handle.chat(self._imported).items())
 
     async def _begin(self) -> None:
         """Have the log begin with what the chat has, if there is no log yet."""
@@ -172,6 +175,13 @@ class OrbiterSession(SessionABC):
             raise
 
     async def _pop(self) -> TResponseInputItem | None:
+        item = await self._pop_logged()
+        if item is None:  # what was imported after the log began is not in it
+            self._has_begun = False
+            item = await self._pop_logged()
+        return item
+
+    async def _pop_logged(self) -> TResponseInputItem | None:
         await self._begin()
         while (entry := await self._chat.kv.pop(_LOG)) is not None:
             for row in await self._still_there([entry]):
@@ -229,6 +239,19 @@ def _as_edited(row: _Row, stored: MemoryItem) -> _Row:
         return row._replace(item={**row.item, "output": stored.content})
     edited = to_messages([stored], _FORMAT)
     return row._replace(item=edited[0]) if len(edited) == 1 else row
+
+
+def _with_imported(rows: list[_Row], imported: Sequence[_Row]) -> list[_Row]:
+    """Return all rows of a log, with those that were imported after it began before its own."""
+    logged = {row.message_id for row in rows}
+    missing = [row for row in imported if row.message_id not in logged]
+    ids = {row.message_id for row in imported}
+    begin = max((at for at, row in enumerate(rows, start=1) if row.message_id in ids), default=0)
+    return [*rows[:begin], *missing, *rows[begin:]]
+
+
+def _rows_of(messages: Iterable[MemoryItem]) -> list[_Row]:
+    return [_Row(entry, item.id) for item in messages for entry in _entries_of(item)]
 
 
 def _entries_of(message: MemoryItem) -> list[dict[str, Any]]:
