@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
@@ -380,11 +381,59 @@ def test_an_environment_that_may_be_gone_tomorrow_is_not_written_down(
     (home / "cache").mkdir()
     (home / "cache/CACHEDIR.TAG").touch()
     monkeypatch.setattr(sys, "prefix", str(home / "cache/archive/env"))
+    _install_from(monkeypatch, None)
 
     cli.ok("install", "cursor", "--url", "postgresql://localhost/memory")
 
     started = words(servers("cursor", home / FILES["cursor"])["orbiter-memory"])
     assert started[:3] == ["uvx", "orbiter-memory[mcp,postgres]", "mcp"]
+
+
+def _install_from(monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any] | None) -> None:
+    """Have the package say that it was installed from there; `None` is an index."""
+    text = None if origin is None else json.dumps(origin)
+    monkeypatch.setattr(PathDistribution, "read_text", lambda _self, _name: text)
+
+
+@pytest.mark.parametrize(
+    ("origin", "reference"),
+    [
+        ({"url": "file:///w/o-1.whl", "archive_info": {}}, "file:///w/o-1.whl"),
+        ({"url": "file:///checkout", "dir_info": {"editable": True}}, "file:///checkout"),
+        (
+            {"url": "https://h/o", "vcs_info": {"vcs": "git", "commit_id": "4f2"}},
+            "git+https://h/o@4f2",
+        ),
+        (
+            {"url": "https://h/o.zip", "archive_info": {}, "subdirectory": "py"},
+            "https://h/o.zip#subdirectory=py",
+        ),
+    ],
+)
+def test_what_is_not_from_an_index_is_started_from_where_it_was_installed_from(
+    cli: Cli,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: dict[str, Any],
+    reference: str,
+) -> None:
+    _install_from(monkeypatch, origin)
+
+    own = cli("install", "claude-code", "--hooks", "--via", "uvx")
+    shared = cli("install", "claude-code", "--project", "--via", "uvx")
+
+    started = words(servers("claude-code", home / ".claude.json")["orbiter-memory"])
+    source = f"orbiter-memory[mcp] @ {reference}"
+    assert started[:5] == ["uvx", "--from", source, "orbiter-memory", "mcp"]
+    hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["command"].startswith(
+        f"uvx --from '{source}' orbiter-memory hook"
+    )
+    assert "release" not in own.stderr
+    project = words(servers("claude-code", home / ".mcp.json")["orbiter-memory"])
+    assert project[:3] == ["uvx", "orbiter-memory[mcp]", "mcp"]
+    assert "needs a release" in shared.stderr
+    assert "`--via command`" in shared.stderr
 
 
 @pytest.mark.parametrize(

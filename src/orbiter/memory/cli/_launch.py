@@ -6,6 +6,7 @@ user and no secret.
 """
 
 import hashlib
+import json
 import re
 import shlex
 import shutil
@@ -18,7 +19,7 @@ from urllib.parse import urlsplit
 from orbiter.memory.cli._command import SCOPES, Target
 from orbiter.memory.cli._error_messages import UsageError, without_passwords
 
-__all__ = ["Via", "launcher", "project_name", "settings_of", "shell_line"]
+__all__ = ["Via", "installed_from", "launcher", "project_name", "settings_of", "shell_line"]
 
 _NAME = "orbiter-memory"
 _DRIVERS = {
@@ -45,7 +46,8 @@ def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, 
     """Return what starts it, and the words of that; a command and its options follow them.
 
     Without *via*, it is this Python; in a file that is shared, the command on the `PATH`, or
-    `uvx` where there is none.
+    `uvx` where there is none. What was not installed from an index, `uvx` finds where it was
+    installed from, which a file that is shared does not say.
     """
     if via is None:
         via = _usual(is_shared=is_shared)
@@ -58,7 +60,30 @@ def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, 
         return via, [sys.executable, "-m", "orbiter.memory.cli"]
     if via is Via.COMMAND:
         return via, [_NAME]
-    return via, ["uvx", f"{_NAME}[{','.join(_extras(target))}]"]
+    requirement = f"{_NAME}[{','.join(_extras(target))}]"
+    reference = None if is_shared else installed_from()
+    if reference is None:
+        return via, ["uvx", requirement]
+    return via, ["uvx", "--from", f"{requirement} @ {reference}", _NAME]
+
+
+def installed_from() -> str | None:
+    """Return the file or URL that this package was installed from; `None` for an index.
+
+    That is what `direct_url.json` beside it says (PEP 610), as a requirement has it.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - as below
+
+    try:
+        origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    if not (url := origin.get("url")):
+        return None
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    folder = origin.get("subdirectory")
+    return f"{url}#subdirectory={folder}" if folder else str(url)
 
 
 def _usual(*, is_shared: bool) -> Via:

@@ -15,7 +15,7 @@ import typer
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
-from orbiter.memory.cli._launch import Via, launcher, settings_of, shell_line
+from orbiter.memory.cli._launch import Via, installed_from, launcher, settings_of, shell_line
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -179,6 +179,12 @@ def install(  # noqa: PLR0913 - each is an option
         run.out.text(f"{found.title} has it already: {_paths(changes)}")
         return
     _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
+    if launched is Via.UVX and project and installed_from() is not None:
+        say(
+            "`uvx` needs a release on a package index, and this one was not installed from one; "
+            "until then, have `orbiter-memory` on everybody's PATH and use `--via command`",
+            kind="note",
+        )
     if dry_run:
         return
     run.out.text(found.then)
