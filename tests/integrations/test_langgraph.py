@@ -274,3 +274,19 @@ def test_checkpoints_of_a_postgres_saver_are_copied_and_go_on(
         state = graph(ours, "a", "b").invoke(None, thread("t"))
     postgres_server.drop_database(dsn)
     assert state["steps"] == ["begin", "a", "b"]
+
+
+async def test_more_writes_than_fit_into_one_step_are_stored_and_copied(tmp_path: Path) -> None:
+    async with AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
+        saver = OrbiterSaver(memory.scope(user_id="ann"))
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        made = await saver.aput(config, empty_checkpoint(), {"step": 1}, {})
+        await saver.aput_writes(made, [("c", number) for number in range(10_500)], "task")
+
+        await saver.acopy_thread("t", "copy")
+
+        copied: Any = {"configurable": {"thread_id": "copy", "checkpoint_ns": ""}}
+        for each in (config, copied):
+            stored = await saver.aget_tuple(each)
+            assert stored is not None
+            assert len(stored.pending_writes or ()) == 10_500

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -103,8 +103,46 @@ async def test_what_is_indexed_is_a_memory_until_it_is_replaced_or_deleted(
 
     await store.adelete(("notes",), "tea")
     assert await store.asearch(("notes",), query="tea") == []
-    soon = datetime.now(UTC) + timedelta(seconds=1)
-    assert all(item.expires_at and item.expires_at <= soon for item in await ann.list())
+    assert not await ann.recall("tea")
+    assert not await ann.list()
+    await asyncio.sleep(1.1)  # removed for good, not only forgotten
+    assert list(await ann.list(forgotten=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("", {"text": "lost"}), ("k" * 2_000, {"text": "lost"}), ("k", {"text": "lost", "v": {1}})],
+)
+async def test_a_put_that_fails_leaves_no_memory(
+    store: OrbiterStore, ann: ScopedMemory, key: str, value: dict[str, object]
+) -> None:
+    with pytest.raises((QueryError, TypeError)):
+        await store.abatch([PutOp(("n",), key, value)])
+
+    assert list(await ann.list()) == []
+
+
+async def test_a_cancelled_put_leaves_no_memory_without_its_value(
+    store: OrbiterStore, ann: ScopedMemory
+) -> None:
+    for number in range(30):
+        put = asyncio.create_task(store.aput(("n",), f"{number}", {"text": f"number {number}"}))
+        for _ in range(number % 6):
+            await asyncio.sleep(0.0005)
+        put.cancel()
+        await asyncio.wait({put})
+
+    kept = {item.value["text"] for item in await store.asearch(("n",), limit=100)}
+    assert {item.content for item in await ann.list(limit=100)} == kept
+
+
+async def test_text_that_no_memory_can_hold_is_kept_and_found(store: OrbiterStore) -> None:
+    await store.aput(("n",), "odd", {"text": "green\0tea \ud800"})
+
+    (item,) = await store.asearch(("n",), query="green tea")
+
+    assert item.value == {"text": "green\0tea \ud800"}
+    assert item.score is not None
 
 
 async def test_puts_at_once_leave_the_memories_of_the_last_alone(

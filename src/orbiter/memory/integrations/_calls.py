@@ -5,16 +5,24 @@ loop of blocking calls; with an async one it is the loop of the program.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from orbiter.memory import sync
 from orbiter.memory.agent import KeyValue, ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.model.key_value import Entry, EntryPath
+from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["AnyHandle", "BlockingCallError", "Calls", "forget_messages", "list_all", "shielded"]
+__all__ = [
+    "AnyHandle",
+    "BlockingCallError",
+    "Calls",
+    "forget_messages",
+    "list_all",
+    "shielded",
+    "write_in_steps",
+]
 
 AnyHandle = ScopedMemory | sync.ScopedMemory
 """A handle of one scope, async or blocking."""
@@ -107,6 +115,12 @@ async def shielded(work: Coroutine[Any, Any, _T]) -> _T:
         task.exception()  # nobody is left to tell
         raise cancelled
     return task.result()
+
+
+async def write_in_steps(kv: KeyValue, changes: Sequence[Put | Delete]) -> None:
+    """Make changes in order, however many: in one step if they fit into one."""
+    for start in range(0, len(changes), MAX_CHANGES):
+        await kv.write(changes[start : start + MAX_CHANGES])
 
 
 async def list_all(kv: KeyValue, path: EntryPath) -> list[Entry]:

@@ -31,8 +31,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import VersionConflict
-from orbiter.memory.integrations._calls import AnyHandle, Calls
-from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put
+from orbiter.memory.integrations._calls import AnyHandle, Calls, write_in_steps
+from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
 
 __all__ = ["OrbiterSaver"]
 
@@ -142,6 +142,10 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
             packed = _packed(header, self.serde.dumps_typed(value))
             expected = 0 if index >= 0 else None
             changes.append(Put(path, f"{task_id}:{index}", packed, expected_version=expected))
+        for start in range(0, len(changes), MAX_CHANGES):
+            await self._put_new(path, changes[start : start + MAX_CHANGES])
+
+    async def _put_new(self, path: EntryPath, changes: Sequence[Put]) -> None:
         while changes:
             try:
                 await self._entries.write(changes)
@@ -234,18 +238,18 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
     async def _copy(self, source: str, target: str) -> None:
         start = (*_ROOT, str(target))
         for path in await self._namespaces((*_ROOT, str(source))):
-            # From the oldest on, each with its writes: cut off, it is a shorter thread.
+            # From the oldest on, each after its writes: cut off, it is a shorter thread.
             async for page in self._pages(path):
-                entries = list(page)
+                entries: builtins.list[Entry] = []
                 for entry in page:
                     async for writes in self._pages((*path, entry.key)):
                         entries += writes
-                await self._entries.write(
-                    [
-                        Put((*start, *each.path[len(start) :]), each.key, each.value)
-                        for each in entries
-                    ]
-                )
+                    entries.append(entry)
+                puts = [
+                    Put((*start, *each.path[len(start) :]), each.key, each.value)
+                    for each in entries
+                ]
+                await write_in_steps(self._entries, puts)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints that these runs made, and their writes, for good."""

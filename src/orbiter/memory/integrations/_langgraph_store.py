@@ -26,11 +26,12 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
-from orbiter.memory.integrations._calls import AnyHandle, Calls
+from orbiter.memory.integrations._calls import AnyHandle, Calls, shielded, write_in_steps
 from orbiter.memory.integrations._langgraph_filters import matches
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
+from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put, check_changes
 from orbiter.memory.recall import RecallMode
 
 __all__ = ["OrbiterStore"]
@@ -95,8 +96,12 @@ class OrbiterStore(BaseStore):
         # The last one for a key counts.
         puts = {_name(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         if puts:
-            await self._put(puts)
+            await shielded(self._put(puts))  # memories and entries are two steps, done or not
         return results
+
+    @property
+    def _kv(self) -> KeyValue:
+        return self._calls.handle.kv
 
     # Reading
 
@@ -104,7 +109,7 @@ class OrbiterStore(BaseStore):
         if not ops:
             return []
         names = [_name(op.namespace, op.key) for op in ops]
-        entries = await self._calls.handle.kv.get_many(names)
+        entries = await self._kv.get_many(names)
         pairs = zip(ops, entries, strict=True)
         await self._refresh([entry for op, entry in pairs if entry and op.refresh_ttl])
         return [None if entry is None else _item(entry) for entry in entries]
@@ -149,7 +154,7 @@ class OrbiterStore(BaseStore):
 
     async def _entries(self, names: Iterable[_Name]) -> dict[_Name, Entry]:
         named = list(names)
-        entries = await self._calls.handle.kv.get_many(named) if named else []
+        entries = await self._kv.get_many(named) if named else []
         return {name: entry for name, entry in zip(named, entries, strict=True) if entry}
 
     async def _newest(self, op: SearchOp, wanted: int) -> list[Entry]:
@@ -157,7 +162,7 @@ class OrbiterStore(BaseStore):
         path = (*_ROOT, *op.namespace_prefix)
         count = 4 * wanted if op.filter else wanted
         while True:
-            page = await self._calls.handle.kv.list(path, newest=True, limit=count)
+            page = await self._kv.list(path, newest=True, limit=count)
             entries = [entry for entry in page if _is_wanted(entry, op)]
             if len(entries) >= wanted or len(page) < count:
                 return entries
@@ -168,7 +173,7 @@ class OrbiterStore(BaseStore):
         namespaces: dict[tuple[str, ...], None] = {}
         last: EntryPath | None = None
         start = (*_ROOT, *_literal_prefix(conditions))
-        while page := await self._calls.handle.kv.paths(start, after=last, limit=_PAGE):
+        while page := await self._kv.paths(start, after=last, limit=_PAGE):
             for path in page:
                 namespace = path[len(_ROOT) :]
                 if all(_fits(namespace, condition) for condition in conditions):
@@ -183,7 +188,7 @@ class OrbiterStore(BaseStore):
         ending = [entry for entry in entries if entry.expires_at is not None]
         if not ending:
             return
-        await self._calls.handle.kv.touch([(entry.path, entry.key) for entry in ending])
+        await self._kv.touch([(entry.path, entry.key) for entry in ending])
         for entry in ending:
             stored = _stored(entry)
             lasts = timedelta(minutes=stored["ttl"])
@@ -197,25 +202,34 @@ class OrbiterStore(BaseStore):
 
     async def _put(self, puts: Mapping[_Name, PutOp]) -> None:
         items = {name: self._items(op) for name, op in puts.items()}
-        if every := [item for each in items.values() for item in each]:
-            await self._calls.handle.remember_many(every)
         changes = {name: _change(name, op, items[name]) for name, op in puts.items()}
+        check_changes([make(None) for make in changes.values()])
         if self._fields is None:
-            await self._write([make(None) for make in changes.values()])
+            await write_in_steps(self._kv, [make(None) for make in changes.values()])
             return
-        while True:
-            before = await self._entries(puts)
-            versions = {name: entry.version for name, entry in before.items()}
-            try:
-                await self._write([make(versions.get(name, 0)) for name, make in changes.items()])
-            except VersionConflict:  # somebody else was first, and has memories to be removed
-                continue
-            break
-        await self._remove([id for entry in before.values() for id in _stored(entry)["items"]])
+        every = [item for each in items.values() for item in each]
+        if every:
+            await self._calls.handle.remember_many(every)
+        try:
+            before = await self._write(changes)
+        except Exception:  # whatever it was: memories without their entries are taken back
+            await self._remove([item.id for item in every])
+            raise
+        await self._remove([id for entry in before for id in _stored(entry)["items"]])
 
-    async def _write(self, changes: Sequence[Put | Delete]) -> None:
-        for start in range(0, len(changes), MAX_CHANGES):
-            await self._calls.handle.kv.write(changes[start : start + MAX_CHANGES])
+    async def _write(
+        self, changes: Mapping[_Name, Callable[[int | None], Put | Delete]]
+    ) -> list[Entry]:
+        """Make changes over what is there; return that, as it has memories to be removed."""
+        while True:
+            before = await self._entries(changes)
+            versions = {name: entry.version for name, entry in before.items()}
+            made = [make(versions.get(name, 0)) for name, make in changes.items()]
+            try:
+                await write_in_steps(self._kv, made)
+            except VersionConflict:  # somebody else was first
+                continue
+            return list(before.values())
 
     def _items(self, op: PutOp) -> list[MemoryItem]:
         """Return the memories of what is to be found of a value."""
@@ -227,10 +241,10 @@ class OrbiterStore(BaseStore):
         end = op.ttl and datetime.now(UTC) + timedelta(minutes=2 * op.ttl)
         fields = self._fields if op.index is None else op.index
         texts = [
-            text[:_LONGEST]
+            readable[:_LONGEST]
             for field in fields
             for text in get_text_at_path(op.value, field)
-            if text.strip()
+            if (readable := _readable(text)).strip()
         ]
         return [
             MemoryItem(content=text, metadata=MemoryMetadata(extra=extra), expires_at=end or None)
@@ -238,10 +252,11 @@ class OrbiterStore(BaseStore):
         ]
 
     async def _remove(self, ids: Sequence[str]) -> None:
-        """Have memories removed for good, which only what expires is."""
+        """Have memories be found no more, and soon removed for good, which only what expires is."""
         for id in ids:
             try:
                 await self._calls.handle.update(id, expires=timedelta(seconds=1))
+                await self._calls.handle.forget(id)
             except ItemNotFoundError:
                 continue
 
@@ -294,6 +309,11 @@ def _change(
         return Put(path, key, json.dumps(stored).encode(), seconds, expected)
 
     return change
+
+
+def _readable(text: str) -> str:
+    """Return a text without what no memory can hold; the value keeps it."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def _stored(entry: Entry) -> dict[str, Any]:
