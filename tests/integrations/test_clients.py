@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -16,6 +17,7 @@ from orbiter.memory import AgentMemory, sync
 from orbiter.memory.agent import Chat
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.clients import wrap
+from orbiter.memory.messages import validate
 
 CALL = {
     "id": "call_1",
@@ -31,6 +33,7 @@ class Provider(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.requests: list[dict[str, Any]] = []
         self.calls_tool = False
+        self.echoes = False
 
     @property
     def url(self) -> str:
@@ -48,16 +51,18 @@ class _Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append(body)
-        number = len(self.server.requests)
+        text = f"answer {len(self.server.requests)}"
+        if self.server.echoes:
+            text = body["messages"][-1]["content"]
         streams = bool(body.get("stream")) or "streamGenerateContent" in self.path
         if self.path.endswith("/chat/completions"):
-            told = _chat(f"answer {number}", streams=streams, calls=self.server.calls_tool)
+            told = _chat(text, streams=streams, calls=self.server.calls_tool)
         elif self.path.endswith("/responses"):
-            told = _responses(f"answer {number}", streams=streams)
+            told = _responses(text, streams=streams)
         elif self.path.endswith("/messages"):
-            told = _messages(f"answer {number}", streams=streams)
+            told = _messages(text, streams=streams)
         else:
-            told = _gemini(f"answer {number}", streams=streams)
+            told = _gemini(text, streams=streams)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream" if streams else "application/json")
         self.end_headers()
@@ -234,6 +239,52 @@ def test_tool_calls_stay_with_their_results(
     assert sent[1]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
 
 
+def test_calls_at_the_same_time_are_each_answered_their_own_question(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    provider.echoes = True
+    client = wrap(_openai(provider), alice)
+
+    def ask(number: int) -> str:
+        said: list[Any] = [_user(f"What is {number} squared?")]
+        answer = client.chat.completions.create(model="m", messages=said)
+        return str(answer.choices[0].message.content)
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(ask, range(100, 116)))
+
+    asked = [f"What is {number} squared?" for number in range(100, 116)]
+    assert [answer[-len(question) :] for answer, question in zip(answers, asked, strict=True)] == (
+        asked
+    )
+    said = [item for item in alice.chat("default").items() if item.memory_type == "human"]
+    assert sorted(item.content for item in said) == asked
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_tool_results_go_on_with_the_question_that_they_are_for(
+    provider: Provider, alice: sync.ScopedMemory, *, is_late: bool
+) -> None:
+    client = wrap(_openai(provider), alice)
+    provider.calls_tool = True
+    said: list[Any] = [_user("Weather in Oslo?")]
+    stream: Any = client.chat.completions.create(model="m", messages=said, stream=True)
+    if not is_late:
+        list(stream)
+    provider.calls_tool = False
+    client.chat.completions.create(model="m", messages=[_user("Who are you?")])  # type: ignore[list-item]
+    if is_late:
+        list(stream)
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+    client.chat.completions.create(model="m", messages=[result])  # type: ignore[list-item]
+    sent = provider.requests[-1]["messages"]
+
+    asked = [each["content"] for each in sent if each["role"] == "user"]
+    assert asked[-1].endswith("Weather in Oslo?")
+    assert validate(sent, "openai") == []
+    assert [each["content"] for each in sent if each["role"] == "tool"] == ["rain"]
+
+
 def test_an_answer_that_is_streamed_is_remembered_in_the_end(
     provider: Provider, alice: sync.ScopedMemory
 ) -> None:
@@ -313,6 +364,31 @@ def test_a_call_stays_within_the_budget(provider: Provider, alice: sync.ScopedMe
     assert len(provider.requests[-1]["messages"]) < 12
     with pytest.raises(QueryError, match="budget"):
         client.responses.create(model="m", input="hi", instructions="word " * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("said", "way_out"),
+    [
+        ([_user("word " * 2_000)], "raise `budget`"),
+        (
+            [_user("hi"), {"role": "assistant", "content": "hello"}, _user("word " * 2_000)],
+            "budget",
+        ),
+        ([{"role": "user", "content": [{"type": "text", "text": "word " * 2_000}]}], "budget"),
+        ([_user("")], "say in words what is wanted"),
+        ([_user("hi"), {"role": "assistant", "content": "hello"}], "end it with a message of"),
+    ],
+)
+def test_a_call_that_is_refused_leaves_nothing_in_the_chat(
+    provider: Provider, alice: sync.ScopedMemory, said: list[Any], way_out: str
+) -> None:
+    client = wrap(_openai(provider), alice, budget=300)
+
+    with pytest.raises(QueryError, match=way_out):
+        client.chat.completions.create(model="m", messages=said)
+
+    assert alice.chat("default").items() == []
+    assert provider.requests == []
 
 
 def test_an_answer_is_the_callers_even_if_it_cannot_be_remembered(

@@ -8,7 +8,7 @@ Nothing is sent to anybody but the provider that the client is of.
 import copy
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, read_on
-from orbiter.memory.model.items import MemoryItem, role_of
+from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
+from orbiter.memory.model.tool_calls import call_id
 
 __all__ = ["wrap"]
 
@@ -25,6 +26,9 @@ _Client = TypeVar("_Client")
 _OF_SYSTEM = ("system", "developer")
 _MESSAGE_TOKENS = 8
 """What a system message costs beside its text, rather too much than too little."""
+_ROUNDS = 20
+"""How far back the tool call of a result is looked for."""
+_MAX_QUESTIONS = 1_000
 
 
 def wrap(
@@ -50,49 +54,112 @@ def wrap(
     """
     if not active:
         return client
-    turns = _Turns(Calls(handle, "wrap"), chat, budget, memory_limit)
+    turn = _Turn(Calls(handle, "wrap"), chat, budget, memory_limit)
     module = type(client).__module__.partition(".")[0]
     wrapped = _WRAPPERS.get(module)
     if wrapped is None:
         raise QueryError(
             f"`wrap` takes a client of openai, anthropic or google-genai, not {client!r}"
         )
-    made: _Client = wrapped(client, turns)
+    made: _Client = wrapped(client, turn)
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Turns:
-    """The turns of one chat."""
+@dataclass(slots=True)
+class _Turn:
+    """One call in a chat: what it asks, and what it is answered."""
 
     calls: Calls
     chat_id: str
     budget: int
     memory_limit: int
+    questions: dict[str, str] = field(default_factory=dict)
+    """What was asked when the model made a tool call, by the call's id; all turns share it."""
+    question: str | None = None
 
     @property
     def _chat(self) -> Any:
         return self.calls.handle.chat(self.chat_id)
 
     async def begin(self, format: Format, messages: Sequence[Message], room: int) -> dict[str, Any]:
-        """Add what is new of *messages*; return what is sent, as the provider's call takes it."""
+        """Add what is new of *messages*; return what is sent, as the provider's call takes it.
+
+        Other calls may add to the chat at any time, so what this one asks is never looked for at
+        the end of it. A call that is refused leaves nothing in the chat.
+        """
         chat = self._chat
         pieces = _read(messages, format)
-        humans = sum(role_of(item) == "human" for piece in pieces for item in piece)
+        items = [item for piece in pieces for item in piece]
+        self.question = _question(items)
+        humans = sum(role_of(item) == "human" for item in items)
         stored = await chat.items(rounds=humans + 1, open_group="keep")
-        if new := messages[_known(pieces, stored) :]:
-            await chat.add(list(new), format=format)
-        context = await chat.context(budget=room, format=format, memory_limit=self.memory_limit)
+        new = list(messages[_known(pieces, stored) :])
+        # A text is the task of the context, and added behind it; all else has to be in the chat.
+        is_text = bool(new) and [role_of(item) for item in pieces[-1]] == ["human"]
+        is_text = is_text and not items[-1].native
+        before, last = (new[:-1], new[-1:]) if is_text else (new, [])
+        added = await chat.add(before, format=format) if before else []
+        try:
+            if self.question is None:
+                self.question = await self._question_of_results(added)
+            context = await chat.context(
+                self.question, budget=room, format=format, memory_limit=self.memory_limit
+            )
+            if last:
+                await chat.add(last, format=format)
+        except BaseException:
+            for item in added:
+                await self.calls.handle.forget(item)
+            raise
         sent: dict[str, Any] = context.messages().as_kwargs()
         return sent
+
+    async def _question_of_results(self, added: Sequence[MemoryItem]) -> str | None:
+        """Return what was asked when the model made the calls that *added* has results of."""
+        ids = {result_id(item) for item in added if role_of(item) == "tool"}
+        for id in ids & self.questions.keys():
+            return self.questions[id]
+        question = None
+        for item in await self._chat.items(rounds=_ROUNDS) if ids else ():
+            if role_of(item) == "human":
+                question = item.content or question
+            elif ids.intersection(map(call_id, calls_of(item))):
+                return question
+        return None
 
     async def end(self, format: Format, answer: object) -> None:
         """Add an answer; one that cannot be added is not taken from the caller for it."""
         try:
-            await self._chat.add(answer, format=format)
+            added = await self._chat.add(answer, format=format)
+            if self.question is not None:
+                made = [call_id(call) for item in added for call in calls_of(item)]
+                self.questions.update(dict.fromkeys(made, self.question))
         except Exception as exc:  # noqa: BLE001 - it was paid for, whatever is wrong here
             log = logging.getLogger("orbiter.memory")
             log.warning("an answer was not remembered: %s: %s", type(exc).__name__, exc)
+        while len(self.questions) > _MAX_QUESTIONS:
+            del self.questions[next(iter(self.questions))]
+
+
+def _question(items: Sequence[MemoryItem]) -> str | None:
+    """Return the newest text of a person in a call; `None` if it has only results, or nothing."""
+    roles = [role_of(item) for item in items]
+    if roles[-1:] == ["ai"]:
+        raise QueryError(
+            "the last message of this call is the model's; end it with a message of the user or "
+            "with results of tools, or use the client that is not wrapped"
+        )
+    for place in range(len(items) - 1, -1, -1):
+        if roles[place] == "human" and items[place].content.strip():
+            return items[place].content
+        if roles[place] == "ai" and "human" in roles[place:]:
+            break
+    if "human" in roles:
+        raise QueryError(
+            "the newest message of this call has no text, so nothing can be recalled for it; say "
+            "in words what is wanted, or use the client that is not wrapped"
+        )
+    return None
 
 
 def _read(messages: Sequence[Message], format: Format) -> list[list[MemoryItem]]:
@@ -154,17 +221,17 @@ def _flat(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _room(turns: _Turns, taken: int) -> int:
-    if taken >= turns.budget:
+def _room(turn: _Turn, taken: int) -> int:
+    if taken >= turn.budget:
         raise QueryError(
             f"the system's part of this call takes about {taken:,} tokens, and the `budget` of the "
-            f"wrapped client is {turns.budget:,}; raise that"
+            f"wrapped client is {turn.budget:,}; raise that"
         )
-    return turns.budget - taken
+    return turn.budget - taken
 
 
 async def _begin_openai(
-    turns: _Turns, arguments: dict[str, Any], *, format: Format, name: str
+    turn: _Turn, arguments: dict[str, Any], *, format: Format, name: str
 ) -> dict[str, Any]:
     messages = _listed(arguments.get(name) or [], format)
     systems = [each for each in messages if each.get("role") in _OF_SYSTEM]
@@ -172,18 +239,18 @@ async def _begin_openai(
     taken = sum(_cost(each.get("content")) for each in systems) + _cost(
         arguments.get("instructions")
     )
-    sent = await turns.begin(format, others, _room(turns, taken))
+    sent = await turn.begin(format, others, _room(turn, taken))
     return {**arguments, name: [*systems, *sent[name]]}
 
 
-async def _begin_anthropic(turns: _Turns, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _begin_anthropic(turn: _Turn, arguments: dict[str, Any]) -> dict[str, Any]:
     system = arguments.get("system")
     if not isinstance(system, str | list | tuple):
         system = ""  # the client's own mark for what is not given
-    sent = await turns.begin(
+    sent = await turn.begin(
         "anthropic",
         _listed(arguments.get("messages") or [], "anthropic"),
-        _room(turns, _cost(system)),
+        _room(turn, _cost(system)),
     )
     if own := sent.get("system", ""):
         if isinstance(system, str):
@@ -193,11 +260,11 @@ async def _begin_anthropic(turns: _Turns, arguments: dict[str, Any]) -> dict[str
     return {**arguments, "messages": sent["messages"], **({"system": system} if system else {})}
 
 
-async def _begin_gemini(turns: _Turns, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _begin_gemini(turn: _Turn, arguments: dict[str, Any]) -> dict[str, Any]:
     config = arguments.get("config")
     system = _field(config, "system_instruction")
-    sent = await turns.begin(
-        "gemini", _listed(arguments.get("contents") or [], "gemini"), _room(turns, _cost(system))
+    sent = await turn.begin(
+        "gemini", _listed(arguments.get("contents") or [], "gemini"), _room(turn, _cost(system))
     )
     own = sent.get("config", {}).get("system_instruction")
     if own:
@@ -288,90 +355,90 @@ def _json(text: str) -> Any:
     return json.loads(text or "{}")
 
 
-def _watched(pieces: Iterator[Any], turns: _Turns, format: Format) -> Iterator[Any]:
+def _watched(pieces: Iterator[Any], turn: _Turn, format: Format) -> Iterator[Any]:
     seen = _Pieces(format)
     for piece in pieces:
         seen.add(piece)
         yield piece
     if seen.whole is not None:
-        turns.calls.run(turns.end(format, seen.whole))
+        turn.calls.run(turn.end(format, seen.whole))
 
 
-async def _awatched(
-    pieces: AsyncIterator[Any], turns: _Turns, format: Format
-) -> AsyncIterator[Any]:
+async def _awatched(pieces: AsyncIterator[Any], turn: _Turn, format: Format) -> AsyncIterator[Any]:
     seen = _Pieces(format)
     async for piece in pieces:
         seen.add(piece)
         yield piece
     if seen.whole is not None:
-        await turns.calls.wait(turns.end(format, seen.whole))
+        await turn.calls.wait(turn.end(format, seen.whole))
 
 
 # The clients
 
-Begin = Callable[[_Turns, dict[str, Any]], Any]
+Begin = Callable[[_Turn, dict[str, Any]], Any]
 
 
 def _blocking(
-    method: Callable[..., Any], turns: _Turns, format: Format, begin: Begin, *, streams: bool
+    method: Callable[..., Any], chat: _Turn, format: Format, begin: Begin, *, streams: bool
 ) -> Callable[..., Any]:
     @wraps(method)
     def call(**arguments: Any) -> Any:
-        answer = method(**turns.calls.run(begin(turns, arguments)))
+        turn = replace(chat)
+        answer = method(**turn.calls.run(begin(turn, arguments)))
         if hasattr(answer, "_iterator"):  # a stream of openai's and anthropic's clients
-            answer._iterator = _watched(answer._iterator, turns, format)  # noqa: SLF001
+            answer._iterator = _watched(answer._iterator, turn, format)  # noqa: SLF001
         elif streams:
-            return _watched(answer, turns, format)
+            return _watched(answer, turn, format)
         else:
-            turns.calls.run(turns.end(format, answer))
+            turn.calls.run(turn.end(format, answer))
         return answer
 
     return call
 
 
 def _awaiting(
-    method: Callable[..., Any], turns: _Turns, format: Format, begin: Begin, *, streams: bool
+    method: Callable[..., Any], chat: _Turn, format: Format, begin: Begin, *, streams: bool
 ) -> Callable[..., Any]:
     @wraps(method)
     async def call(**arguments: Any) -> Any:
-        answer = await method(**await turns.calls.wait(begin(turns, arguments)))
+        turn = replace(chat)
+        answer = await method(**await turn.calls.wait(begin(turn, arguments)))
         if hasattr(answer, "_iterator"):
-            answer._iterator = _awatched(answer._iterator, turns, format)  # noqa: SLF001
+            answer._iterator = _awatched(answer._iterator, turn, format)  # noqa: SLF001
         elif streams:
-            return _awatched(answer, turns, format)
+            return _awatched(answer, turn, format)
         else:
-            await turns.calls.wait(turns.end(format, answer))
+            await turn.calls.wait(turn.end(format, answer))
         return answer
 
     return call
 
 
 def _put(
-    owner: Any, name: str, turns: _Turns, format: Format, begin: Begin, *,
+    owner: Any, name: str, turn: _Turn, format: Format, begin: Begin, *,
     is_async: bool, streams: bool = False,
 ) -> None:  # fmt: skip
     """Give an object of a client a call that remembers, in the place of its own."""
     make = _awaiting if is_async else _blocking
-    setattr(owner, name, make(getattr(owner, name), turns, format, begin, streams=streams))
+    setattr(owner, name, make(getattr(owner, name), turn, format, begin, streams=streams))
 
 
-def _openai(client: Any, turns: _Turns) -> Any:
+def _openai(client: Any, turn: _Turn) -> Any:
     made, is_async = client.copy(), type(client).__name__.startswith("Async")
     chat = partial(_begin_openai, format="openai", name="messages")
-    _put(made.chat.completions, "create", turns, "openai", chat, is_async=is_async)
+    _put(made.chat.completions, "create", turn, "openai", chat, is_async=is_async)
     responses = partial(_begin_openai, format="openai-responses", name="input")
-    _put(made.responses, "create", turns, "openai-responses", responses, is_async=is_async)
+    _put(made.responses, "create", turn, "openai-responses", responses, is_async=is_async)
     return made
 
 
-def _anthropic(client: Any, turns: _Turns) -> Any:
+def _anthropic(client: Any, turn: _Turn) -> Any:
     made, is_async = client.copy(), type(client).__name__.startswith("Async")
-    _put(made.messages, "create", turns, "anthropic", _begin_anthropic, is_async=is_async)
+    _put(made.messages, "create", turn, "anthropic", _begin_anthropic, is_async=is_async)
     return made
 
 
-def _gemini(client: Any, turns: _Turns) -> Any:
+def _gemini(client: Any, turn: _Turn) -> Any:
     made = copy.copy(client)
     made._wrapped = client  # noqa: SLF001 - which closes the connections of both when it is let go
     made._models = copy.copy(client.models)  # noqa: SLF001 - it has no public way to make another
@@ -379,11 +446,11 @@ def _gemini(client: Any, turns: _Turns) -> Any:
     made._aio._models = copy.copy(client.aio.models)  # noqa: SLF001
     for models, is_async in ((made.models, False), (made.aio.models, True)):
         for name, streams in (("generate_content", False), ("generate_content_stream", True)):
-            _put(models, name, turns, "gemini", _begin_gemini, is_async=is_async, streams=streams)
+            _put(models, name, turn, "gemini", _begin_gemini, is_async=is_async, streams=streams)
     return made
 
 
-_WRAPPERS: Mapping[str, Callable[[Any, _Turns], Any]] = {
+_WRAPPERS: Mapping[str, Callable[[Any, _Turn], Any]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google": _gemini,
