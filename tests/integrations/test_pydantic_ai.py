@@ -29,6 +29,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from orbiter.memory import AgentMemory, ScopedMemory
+from orbiter.memory.agent import KeyValue
+from orbiter.memory.errors import InvalidItemError, StorageError
+from orbiter.memory.integrations import pydantic_ai
 from orbiter.memory.integrations.pydantic_ai import (
     OrbiterConversationStore,
     memory_toolset,
@@ -178,6 +181,107 @@ async def test_deleting_leaves_nothing_behind(alice: ScopedMemory, agent: Agent[
     assert list(await alice.list()) == []
 
 
+def _prompts(count: int) -> list[ModelMessage]:
+    return [ModelRequest(parts=[UserPromptPart(content=f"{number}")]) for number in range(count)]
+
+
+async def test_a_conversation_of_more_messages_than_one_step_changes_is_deleted(
+    alice: ScopedMemory,
+) -> None:
+    store = OrbiterConversationStore(alice, remember=False)
+    messages = _prompts(5_200)
+    await store.save(Conversation(conversation_id="c", messages=messages[:4_000]))
+    stored = await store.load("c")
+    assert stored is not None
+    stored.messages = messages
+    await store.save(stored)
+
+    await store.delete("c")
+
+    assert await alice.kv.list() == []
+
+
+async def test_a_conversation_whose_deletion_was_cut_off_is_shorter_and_can_be_deleted(
+    alice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OrbiterConversationStore(alice, remember=False)
+    monkeypatch.setattr(pydantic_ai, "_STEP", 3)
+    messages = _prompts(10)
+    await store.save(Conversation(conversation_id="c", messages=messages))
+    whole = await store.load("c")
+    assert whole is not None
+    await store.branch("c", at=6, expected_revision=whole.revision)
+    await store.fork("c", at=2, new_conversation_id="fork")
+    write = KeyValue.write
+    steps: list[int] = []
+
+    async def write_until_the_disk_is_full(kv: KeyValue, changes: Any) -> list[int]:
+        steps.append(len(changes))
+        if len(steps) == 3:
+            raise StorageError("no space is left on the device")
+        return await write(kv, changes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeyValue, "write", write_until_the_disk_is_full)
+        with pytest.raises(StorageError):
+            await store.delete("c")
+    left = await store.load("c")
+    await store.delete("c")
+
+    assert left is not None
+    assert left.messages == messages[:4]
+    assert await store.load("c") is None
+    kept = await store.load("fork")
+    assert kept is not None
+    assert kept.messages == messages[:2]
+    await store.delete("fork")
+    assert await alice.kv.list() == []
+
+
+async def test_who_goes_on_with_a_conversation_that_is_being_deleted_is_told(
+    alice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = OrbiterConversationStore(alice, remember=False)
+    monkeypatch.setattr(pydantic_ai, "_STEP", 2)
+    messages = _prompts(7)
+    await store.save(Conversation(conversation_id="c", messages=messages))
+    mine = await store.load("c")
+    assert mine is not None
+    mine.messages = [*messages, ModelRequest(parts=[UserPromptPart(content="more")])]
+    told: list[str] = []
+    write = KeyValue.write
+
+    async def write_and_let_others_save(kv: KeyValue, changes: Any) -> list[int]:
+        versions = await write(kv, changes)
+        monkeypatch.setattr(KeyValue, "write", write)
+        with pytest.raises(ConversationConflict):
+            await store.save(mine)
+        told.append("saved over")
+        await store.fork("c", at=2, new_conversation_id="fork")
+        return versions
+
+    monkeypatch.setattr(KeyValue, "write", write_and_let_others_save)
+    await store.delete("c")
+
+    assert told == ["saved over"]
+    assert await store.load("c") is None
+    kept = await store.load("fork")
+    assert kept is not None
+    assert kept.messages == messages[:2]
+    await store.delete("fork")
+    assert await alice.kv.list() == []
+
+
+async def test_a_text_that_is_none_is_refused_with_the_reason(alice: ScopedMemory) -> None:
+    store = OrbiterConversationStore(alice)
+    messages: list[ModelMessage] = [ModelResponse(parts=[TextPart(content="half: \ud800")])]
+
+    with pytest.raises(InvalidItemError, match="half of a surrogate pair"):
+        await store.save(Conversation(conversation_id="c", messages=messages))
+
+    assert await store.load("c") is None
+
+
 async def test_what_is_said_is_recalled_by_the_user_alone(
     memory: AgentMemory, alice: ScopedMemory, agent: Agent[None, str]
 ) -> None:
@@ -194,9 +298,7 @@ async def test_what_is_said_is_recalled_by_the_user_alone(
 
 async def test_long_histories_are_read_in_pages(alice: ScopedMemory) -> None:
     store = OrbiterConversationStore(alice, remember=False)
-    messages: list[ModelMessage] = [
-        ModelRequest(parts=[UserPromptPart(content=f"{number}")]) for number in range(450)
-    ]
+    messages = _prompts(450)
     await store.save(Conversation(conversation_id="c", messages=messages))
 
     loaded = await store.load("c")
@@ -234,6 +336,47 @@ def test_a_trimmed_history_is_legal_and_ends_as_it_did(budget: int, steps: int) 
     assert isinstance(kept[1].parts[0], UserPromptPart)
     assert kept[-1] == messages[-1]
     assert len(kept) == len(messages) if budget == 100_000 else len(kept) < len(messages)
+
+
+@pytest.mark.parametrize("with_prompt_between", [False, True])
+def test_a_prompt_that_came_with_a_result_is_kept_without_it_if_the_call_goes(
+    with_prompt_between: bool,
+) -> None:
+    messages: list[ModelMessage] = [ModelRequest(parts=[SystemPromptPart(content="Be brief.")])]
+    for turn in range(4):
+        messages.append(ModelRequest(parts=[UserPromptPart(content=f"question {turn} " * 20)]))
+        call = ToolCallPart("look", {"at": turn}, tool_call_id=f"{turn}")
+        messages.append(ModelResponse(parts=[call]))
+        result = ToolReturnPart(tool_name="look", content="seen", tool_call_id=f"{turn}")
+        prompt = UserPromptPart(content=f"and then {turn}?")
+        if with_prompt_between:
+            messages += [ModelRequest(parts=[prompt]), ModelRequest(parts=[result])]
+        else:
+            messages.append(ModelRequest(parts=[result, prompt]))
+        messages.append(ModelResponse(parts=[TextPart(content=f"answer {turn}")]))
+
+    for budget in range(1, 1_500, 40):
+        kept = trim_history(budget)(messages)
+
+        parts = [part for message in kept for part in message.parts]
+        calls = [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)]
+        returns = [part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)]
+        assert calls == returns
+        assert prompt in parts
+        assert kept[-1] == messages[-1]
+        assert all(message.parts for message in kept)
+    assert trim_history(100_000)(messages) == messages
+
+
+def test_a_history_that_fits_is_left_as_it_is() -> None:
+    call = ToolCallPart("look", {}, tool_call_id="1")
+    result = ToolReturnPart(tool_name="look", content="seen", tool_call_id="1")
+    messages: list[ModelMessage] = [
+        ModelResponse(parts=[call]),
+        ModelRequest(parts=[result, UserPromptPart(content="And then?")]),
+    ]
+
+    assert trim_history(1_000)(messages) == messages
 
 
 async def test_an_agent_remembers_in_one_run_and_knows_in_the_next(alice: ScopedMemory) -> None:

@@ -4,19 +4,22 @@
 was said is also in the chat of the conversation's id, for recall and the dashboard.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.conversation.tokens import estimate_tokens
-from orbiter.memory.errors import VersionConflict
+from orbiter.memory.errors import InvalidItemError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, list_all
 from orbiter.memory.integrations.tools import fenced_hits, memory_tools
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
-from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put
+from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
 
 try:
     from pydantic_ai import RunContext
@@ -30,6 +33,7 @@ try:
         ModelMessage,
         ModelMessagesTypeAdapter,
         ModelRequest,
+        ModelRequestPart,
         ModelResponse,
         TextPart,
         ToolCallPart,
@@ -49,6 +53,8 @@ _RECORDS = (_ROOT, "records")
 _HOMES = (_ROOT, "homes")
 """By id of an entry: the conversation it is stored with."""
 _PAGE = 200
+_STEP = (MAX_CHANGES - 1) // 2
+"""Entries that are deleted in one step, each with its home, and the record."""
 _TALK = frozenset(
     (
         "capability-load-return",
@@ -102,7 +108,7 @@ class OrbiterConversationStore(ConversationStore):
     ) -> None:
         """Store a record with its new entries in one step; `ConversationConflict` if it changed."""
         name = record.conversation_id
-        version = await self._version(name, expected_revision)
+        _, version = await self._stored(name, expected_revision)
         puts = [Put(_RECORDS, name, _RECORD.dump_json(record), expected_version=version)]
         for entry in new_entries:
             puts.append(Put(_entries(name), entry.id, _value(entry)))
@@ -122,32 +128,47 @@ class OrbiterConversationStore(ConversationStore):
             await self._calls.wait(self._calls.handle.chat(name).add(messages))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Remove a record, and the entries that no other conversation's history reaches."""
-        while True:
-            version = await self._version(conversation_id, expected_revision)
-            if not version:
-                raise ConversationConflict(conversation_id)
-            own = {entry.key for entry in await self._all(_entries(conversation_id))}
-            kept: set[str] = set()
-            for record in await self.read_records():
-                reached = await self._reachable(record)
-                if record.conversation_id == conversation_id:
-                    own |= reached
-                else:
-                    kept |= reached
-            names = sorted(own - kept)
-            homes = await self._calls.wait(self._kv.get_many([(_HOMES, name) for name in names]))
-            there = [home for home in homes if home is not None]
-            changes = [Delete(_RECORDS, conversation_id, version)]
-            changes += [Delete(_HOMES, home.key, home.version) for home in there]
-            changes += [Delete(_entries(home.value.decode()), home.key) for home in there]
-            try:
-                await self._calls.wait(self._kv.write(changes))
-            except VersionConflict:
-                continue  # it was saved, or an entry is a fork's now: look again
-            break
+        """Remove a record, and the entries that no other conversation's history reaches.
+
+        What is too long for one step loses its newest entries first: it is a shorter conversation
+        until it is gone, so a call that is cut off may be made again.
+        """
+        revision: str | None = expected_revision
+        while revision is not None:
+            revision = await self._delete_newest(conversation_id, revision)
         if self._remember:
             await self._calls.wait(forget_messages(self._calls.handle, conversation_id))
+
+    async def _delete_newest(self, conversation_id: str, revision: str) -> str | None:
+        """Remove as much of a conversation as one step can; return the revision that is left."""
+        record, version = await self._stored(conversation_id, revision)
+        if record is None:
+            raise ConversationConflict(conversation_id)
+        histories = await self._histories(record)
+        places = {name: place for each in histories for place, name in enumerate(each)}
+        own = {entry.key for entry in await self._all(_entries(conversation_id))} | places.keys()
+        for other in await self.read_records():
+            if other.conversation_id != conversation_id:
+                own.difference_update(*await self._histories(other))
+        # The newest first: a fork that is made meanwhile has all entries before its own.
+        names = sorted(own, key=lambda name: -places.get(name, len(own)))
+        some = names[:_STEP]
+        changes: list[Put | Delete] = [Delete(_RECORDS, conversation_id, version)]
+        left: str | None = None
+        if len(some) < len(names):
+            record = _shortened(record, histories, set(some))
+            left = record.revision
+            changes = [Put(_RECORDS, conversation_id, _RECORD.dump_json(record), None, version)]
+        homes = await self._calls.wait(self._kv.get_many([(_HOMES, name) for name in some]))
+        for home in homes:
+            if home is not None:
+                changes.append(Delete(_HOMES, home.key, home.version))
+                changes.append(Delete(_entries(home.value.decode()), home.key))
+        try:
+            await self._calls.wait(self._kv.write(changes))
+        except VersionConflict:
+            return revision  # it was saved, or an entry is a fork's now: look again
+        return left
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry; `LookupError` if there is none."""
@@ -186,17 +207,20 @@ class OrbiterConversationStore(ConversationStore):
             path = path if len(page) == _PAGE else None
         return history[::-1]
 
-    async def _version(self, conversation_id: str, expected: str | None) -> int:
-        """Return the stored version of a record; `ConversationConflict` for another revision."""
+    async def _stored(
+        self, conversation_id: str, expected: str | None
+    ) -> tuple[ConversationRecord | None, int]:
+        """Return a record and its stored version; `ConversationConflict` for another revision."""
         stored = await self._calls.wait(self._kv.get(_RECORDS, conversation_id))
-        revision = None if stored is None else _RECORD.validate_json(stored.value).revision
-        if revision != expected:
+        record = None if stored is None else _RECORD.validate_json(stored.value)
+        if (record and record.revision) != expected:
             raise ConversationConflict(conversation_id)
-        return 0 if stored is None else stored.version
+        return record, 0 if stored is None else stored.version
 
-    async def _reachable(self, record: ConversationRecord) -> set[str]:
-        tips = [tip for tip in (record.head_id, *record.branches) if tip is not None]
-        return {entry.id for tip in tips for entry in await self.read_history(tip)}
+    async def _histories(self, record: ConversationRecord) -> list[list[str]]:
+        """Return the entries of the history of a record, then of each of its branches."""
+        tips = (record.head_id, *record.branches)
+        return [[entry.id for entry in await self.read_history(tip)] for tip in tips]
 
     async def _all(self, path: EntryPath) -> list[Entry]:
         return await self._calls.wait(list_all(self._kv, path))
@@ -211,14 +235,14 @@ def trim_history(budget: int) -> Callable[[list[ModelMessage]], list[ModelMessag
 
     def trim(messages: list[ModelMessage]) -> list[ModelMessage]:
         starts = [place for place, each in enumerate(messages) if _is_prompt(each)]
-        if not starts:
+        if not starts or _tokens(messages) <= budget:
             return messages
         fitting = (start for start in starts if _tokens(messages[start:]) <= budget)
         start = next(fitting, starts[-1])
         steps = _steps(messages[start + 1 :])
         while len(steps) > 1 and _tokens([messages[start], *chain(*steps)]) > budget:
             del steps[0]
-        return [*_settings(messages[:start]), messages[start], *chain(*steps)]
+        return [*_settings(messages[:start]), *_answered([messages[start], *chain(*steps)])]
 
     return trim
 
@@ -250,7 +274,12 @@ def _entries(conversation_id: str) -> EntryPath:
 
 def _value(entry: ConversationEntry) -> bytes:
     """Return an entry as it is stored: the one before it, and on the next line its message."""
-    message = ModelMessagesTypeAdapter.dump_json([entry.message])
+    try:
+        message = ModelMessagesTypeAdapter.dump_json([entry.message])
+    except PydanticSerializationError as exc:
+        raise InvalidItemError(
+            f"a message cannot be stored as JSON, as with half of a surrogate pair: {exc}"
+        ) from None
     return b"\n".join([(entry.parent_id or "").encode(), message])
 
 
@@ -258,6 +287,19 @@ def _entry(stored: Entry) -> ConversationEntry:
     parent, _, message = stored.value.partition(b"\n")
     (read,) = ModelMessagesTypeAdapter.validate_json(message)
     return ConversationEntry(id=stored.key, parent_id=parent.decode() or None, message=read)
+
+
+def _shortened(
+    record: ConversationRecord, histories: Sequence[Sequence[str]], gone: Collection[str]
+) -> ConversationRecord:
+    """Return a record whose history and branches, newest last, end before what is *gone*."""
+    tips = [
+        next((name for name in reversed(history) if name not in gone), None)
+        for history in histories
+    ]
+    branches = [tip for tip in dict.fromkeys(tips[1:]) if tip is not None]
+    # Another revision, so that whoever goes on with what is gone is told.
+    return replace(record, head_id=tips[0], branches=branches, revision=str(uuid4()))
 
 
 def _is_prompt(message: ModelMessage) -> bool:
@@ -277,6 +319,33 @@ def _steps(messages: Sequence[ModelMessage]) -> list[list[ModelMessage]]:
             steps.append([])
         steps[-1].append(message)
     return steps
+
+
+def _answered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return messages without results of calls that are not among them.
+
+    A request may have a prompt beside the results of the turn before.
+    """
+    calls: set[str] = set()
+    kept: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            calls |= {part.tool_call_id for part in message.tool_calls}
+            kept.append(message)
+            continue
+        parts = [part for part in message.parts if _answers(part) in (None, *calls)]
+        if parts:
+            kept.append(replace(message, parts=parts))
+    return kept
+
+
+def _answers(part: ModelRequestPart) -> str | None:
+    """Return the id of the call that a part is the result of, if it is one."""
+    if isinstance(part, ToolReturnPart):
+        return part.tool_call_id
+    if part.part_kind == "retry-prompt" and part.tool_name is not None:
+        return part.tool_call_id
+    return None
 
 
 def _settings(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
