@@ -150,6 +150,58 @@ def test_a_blocking_agent_with_tools_remembers_calls_and_results(tmp_path: Path)
         assert asyncio.run(agent.ainvoke({"messages": [HumanMessage("Again?")]}))
 
 
+@pytest.mark.parametrize("result", ["bin\0ary", "half \ud83d", "x" * 1_100_000])
+async def test_a_run_that_cannot_be_remembered_is_answered_all_the_same(
+    ann: ScopedMemory, caplog: pytest.LogCaptureFixture, result: str
+) -> None:
+    def read() -> str:
+        """Read a file."""
+        return result
+
+    call = AIMessage("", tool_calls=[{"id": "c1", "name": "read", "args": {}}])
+    model = ScriptedModel(responses=[call, AIMessage("It is a picture.")])
+    agent: Any = create_agent(model, [read], middleware=[OrbiterMiddleware(ann)])
+
+    state = await agent.ainvoke({"messages": [HumanMessage("What is in it?")]})
+
+    assert state["messages"][-1].text == "It is a picture."
+    assert "was not remembered: MessageError" in caplog.text
+    said = [item.content for item in await ann.chat("langchain").items()]
+    assert said == ["What is in it?", "It is a picture."]
+
+
+async def test_a_run_that_goes_on_without_a_question_appends_what_is_new(
+    ann: ScopedMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = says("One.", "Two.", "Three.")
+    agent: Any = create_agent(
+        model, [], middleware=[OrbiterMiddleware(ann)], checkpointer=OrbiterSaver(ann)
+    )
+    config: Any = {"configurable": {"thread_id": "t"}}
+    await agent.ainvoke({"messages": [HumanMessage("Count")]}, config)
+
+    await agent.ainvoke({"messages": []}, config)
+    await agent.ainvoke({"messages": [HumanMessage("Go on")]}, config)
+
+    said = [item.content for item in await ann.chat("t").items()]
+    assert said == ["Count", "One.", "Two.", "Go on", "Three."]
+    assert "not remembered" not in caplog.text
+
+
+async def test_what_stands_before_the_first_question_is_sent(tmp_path: Path) -> None:
+    messages = [SystemMessage("Be brief."), AIMessage("Welcome!"), HumanMessage("Hello")]
+    model = says("Hi.", "Hi.")
+    async with AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
+        for max_tokens in (1_000, 8):
+            handle = memory.scope(user_id="ann")
+            middleware = OrbiterMiddleware(handle, k=0, max_tokens=max_tokens)
+            agent: Any = create_agent(model, [], middleware=[middleware])
+            await agent.ainvoke({"messages": messages})
+
+    assert [each.text for each in model.sent[0]] == ["Be brief.", "Welcome!", "Hello"]
+    assert [each.text for each in model.sent[1]] == ["Be brief.", "Hello"]
+
+
 @pytest.mark.parametrize("max_tokens", range(10, 200, 7))
 async def test_rounds_are_cut_so_that_every_call_has_its_result(
     max_tokens: int, tmp_path: Path

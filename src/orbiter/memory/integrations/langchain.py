@@ -5,6 +5,7 @@ handle of a scope, async or of `orbiter.memory.sync`, and serve `invoke` and `ai
 """
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ from orbiter.memory.context import default_trust
 from orbiter.memory.context.entries import memory_entry
 from orbiter.memory.context.prompt_fence import NOTICE, new_mark, render
 from orbiter.memory.conversation.tokens import estimate_tokens
+from orbiter.memory.errors import MessageError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.recall import Hit, RecallMode
 from orbiter.memory.text.ranking import for_prompt
@@ -123,8 +125,20 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
         info = getattr(runtime, "execution_info", None)  # which older releases do not have
         thread_id = info.thread_id if info is not None else None
         chat = self._calls.handle.chat(self._chat_id or thread_id or "langchain")
-        # A run that is tried again is remembered once.
-        await chat.add(messages[starts[-1] :], idempotency_key=messages[starts[-1]].id)
+        for message in messages[starts[-1] :]:
+            # Each once: a run may be tried again, or go on without another question.
+            try:
+                await chat.add([message], idempotency_key=message.id)
+            except MessageError as exc:  # it is this message that no store can keep
+                _warn(exc)
+            except Exception as exc:  # noqa: BLE001 - the model has answered, whatever is wrong here
+                _warn(exc)
+                return
+
+
+def _warn(exc: Exception) -> None:
+    log = logging.getLogger("orbiter.memory")
+    log.warning("a message of a run was not remembered: %s: %s", type(exc).__name__, exc)
 
 
 class OrbiterRetriever(BaseRetriever):
@@ -203,7 +217,8 @@ def _with_memories(system: SystemMessage | None, hits: Iterable[Hit]) -> SystemM
 def _newest_rounds(messages: Sequence[AnyMessage], max_tokens: int) -> list[AnyMessage]:
     """Return the newest rounds that fit; of one that does not, the question and what fits.
 
-    A round begins with a person's message. An answer with tool calls stays with its results.
+    A round begins with a person's message. An answer with tool calls stays with its results, and
+    the system messages before the first round stay in any case.
     """
     units: list[list[AnyMessage]] = []
     for message in messages:
@@ -211,14 +226,18 @@ def _newest_rounds(messages: Sequence[AnyMessage], max_tokens: int) -> list[AnyM
             units[-1].append(message)
         else:
             units.append([message])
+    if _cost(units) <= max_tokens:
+        return list(messages)
     starts = [at for at, unit in enumerate(units) if _begins(unit)] or [0]
+    systems = [unit for unit in units[: starts[0]] if isinstance(unit[0], SystemMessage)]
     for start in starts:
-        if _cost(units[start:]) <= max_tokens:
-            return [message for unit in units[start:] for message in unit]
-    question, steps = units[starts[-1]], units[starts[-1] + 1 :]
-    while len(steps) > 1 and _cost([question, *steps]) > max_tokens:
+        kept = [*systems, *units[start:]]
+        if _cost(kept) <= max_tokens:
+            return [message for unit in kept for message in unit]
+    first, steps = [*systems, units[starts[-1]]], units[starts[-1] + 1 :]
+    while len(steps) > 1 and _cost([*first, *steps]) > max_tokens:
         del steps[0]
-    return [message for unit in (question, *steps) for message in unit]
+    return [message for unit in (*first, *steps) for message in unit]
 
 
 def _begins(unit: Sequence[BaseMessage]) -> bool:
