@@ -32,7 +32,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, write_in_steps
-from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
+from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put
 
 __all__ = ["OrbiterSaver"]
 
@@ -142,13 +142,9 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
             packed = _packed(header, self.serde.dumps_typed(value))
             expected = 0 if index >= 0 else None
             changes.append(Put(path, f"{task_id}:{index}", packed, expected_version=expected))
-        for start in range(0, len(changes), MAX_CHANGES):
-            await self._put_new(path, changes[start : start + MAX_CHANGES])
-
-    async def _put_new(self, path: EntryPath, changes: Sequence[Put]) -> None:
         while changes:
             try:
-                await self._entries.write(changes)
+                await write_in_steps(self._entries, changes)
             except VersionConflict:
                 stored = await self._entries.get_many([(path, change.key) for change in changes])
                 changes = [
@@ -245,10 +241,8 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
                     async for writes in self._pages((*path, entry.key)):
                         entries += writes
                     entries.append(entry)
-                puts = [
-                    Put((*start, *each.path[len(start) :]), each.key, each.value)
-                    for each in entries
-                ]
+                names = [((*start, *each.path[len(start) :]), each.key) for each in entries]
+                puts = [Put(*name, each.value) for name, each in zip(names, entries, strict=True)]
                 await write_in_steps(self._entries, puts)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
