@@ -139,6 +139,46 @@ def test_private_records_and_those_of_other_users_are_not_seen(
     assert OrbiterStorage(memory.scope(user_id="bob")).count() == 0
 
 
+@pytest.mark.parametrize("change", [{"private": True}, {"content": "x\0y"}], ids=["private", "odd"])
+def test_a_record_that_becomes_private_or_unreadable_is_no_memory_any_more(
+    alice: sync.ScopedMemory, change: dict[str, Any]
+) -> None:
+    storage = OrbiterStorage(alice)
+    record = _record("The code is 1234.")
+    storage.save([record])
+
+    storage.update(record.model_copy(update=change))
+
+    assert list(alice.list()) == []
+    assert list(alice.recall("What is the code?")) == []
+    assert storage.get_record(record.id) == record.model_copy(update=change)
+    assert storage.delete(record_ids=[record.id]) == 1
+    storage.save([record, record.model_copy(update=change)])
+    assert list(alice.list()) == []
+
+
+def test_a_storage_that_remembers_nothing_forgets_what_another_remembered(
+    alice: sync.ScopedMemory,
+) -> None:
+    record = _record("The code is 1234.")
+    OrbiterStorage(alice).save([record])
+
+    storage = OrbiterStorage(alice, remember=False)
+    storage.update(record)
+
+    assert list(alice.list()) == []
+    assert storage.get_record(record.id) == record
+
+
+def test_an_empty_list_of_ids_deletes_nothing(alice: sync.ScopedMemory) -> None:
+    storage = OrbiterStorage(alice)
+    storage.save([_record("Hello.")])
+
+    assert storage.delete(record_ids=[]) == 0
+    assert asyncio.run(storage.adelete(record_ids=[])) == 0
+    assert storage.count() == 1
+
+
 def test_writers_at_once_lose_nothing(alice: sync.ScopedMemory) -> None:
     storage = OrbiterStorage(alice)
     with ThreadPoolExecutor(8) as pool:

@@ -107,7 +107,10 @@ class OrbiterStorage:
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Remove the records that meet all conditions for good, and forget what they say."""
+        """Remove the records that meet all conditions for good, and forget what they say.
+
+        An empty list of ids names no record, so that none is removed.
+        """
         wanted = _Filter(scope_prefix, categories, metadata_filter, record_ids, older_than)
         return self._calls.run(self._delete(wanted))
 
@@ -197,9 +200,10 @@ class OrbiterStorage:
                 row.record.content = contents[row.item_id]
         return [row for row in rows if row.item_id is None or row.item_id in contents]
 
-    async def _save(self, records: Sequence[MemoryRecord]) -> None:
-        for start in range(0, len(records), MAX_CHANGES // 2):
-            await self._save_some(records[start : start + MAX_CHANGES // 2])
+    async def _save(self, records: Iterable[MemoryRecord]) -> None:
+        last = list({record.id: record for record in records}.values())
+        for start in range(0, len(last), MAX_CHANGES // 2):
+            await self._save_some(last[start : start + MAX_CHANGES // 2])
 
     async def _save_some(self, records: Sequence[MemoryRecord]) -> None:
         size = next((len(each.embedding) for each in records if each.embedding), None)
@@ -217,6 +221,9 @@ class OrbiterStorage:
         for record, item in zip(records, items, strict=True):
             value = _value(record, None if item is None else item.id)
             changes.append(Put(_RECORDS, record.id, value))
+        # Before their ids are lost: what is private now, or cannot be a memory, is none any more.
+        kept = {item.id for item in items if item is not None}
+        await self._forget([each for each in old.values() if each not in kept])
         # The memories first: a record whose memory is missing would count as forgotten.
         if said := [item for item in items if item is not None]:
             await self._calls.handle.remember_many(said)
@@ -266,9 +273,14 @@ class OrbiterStorage:
             some = rows[start : start + _BATCH]
             deletes = [Delete(_RECORDS, row.entry.key) for row in some]
             deleted += sum(version > 0 for version in await self._kv.write(deletes))
-            ids = [row.item_id for row in some if row.item_id is not None]
-            await self._calls.handle.forget(where={"id": {"$in": ids}}) if ids else None
+            await self._forget([row.item_id for row in some])
         return deleted
+
+    async def _forget(self, item_ids: Sequence[str | None]) -> None:
+        ids = [each for each in item_ids if each is not None]
+        for start in range(0, len(ids), _BATCH):
+            some = ids[start : start + _BATCH]
+            await self._calls.handle.forget(where={"id": {"$in": some}})
 
     async def _reset(self, scope: str | None) -> None:
         await self._delete(_Filter(scope))
@@ -277,7 +289,7 @@ class OrbiterStorage:
 
 
 class _Filter(NamedTuple):
-    """What records must be like; `None` and what is empty is no condition."""
+    """What records must be like; `None` is no condition, nor is what is empty but for *ids*."""
 
     scope: str | None = None
     categories: Collection[str] | None = None
@@ -291,7 +303,7 @@ class _Filter(NamedTuple):
             (path == "/" or f"{record.scope}/".startswith(f"{path}/"))
             and (not self.categories or not set(self.categories).isdisjoint(record.categories))
             and all(record.metadata.get(k) == v for k, v in (self.metadata or {}).items())
-            and (not self.ids or record.id in self.ids)
+            and (self.ids is None or record.id in self.ids)
             and (not self.older_than or _instant(record.created_at) < _instant(self.older_than))
         )
 
