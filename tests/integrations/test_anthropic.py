@@ -14,6 +14,7 @@ pytest.importorskip("anthropic")
 
 from anthropic import Anthropic, DefaultHttpxClient
 from anthropic.lib.tools import ToolError
+from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
 from orbiter.memory.errors import UnsupportedError
@@ -156,6 +157,14 @@ async def test_a_directory_shows_two_levels_with_sizes_and_is_renamed_as_a_whole
         ("rename", {"old_path": "/memories/d", "new_path": "/memories/d/e"}, "does not exist"),
         ("create", {"path": "/memories/d", "file_text": "x"}, "already exists"),
         ("create", {"path": f"/memories/{'x' * 2000}", "file_text": "x"}, "too long"),
+        ("create", {"path": "/memories/\ud800", "file_text": "x"}, "not valid Unicode"),
+        ("view", {"path": "/memories/\ud800"}, "not valid Unicode"),
+        ("create", {"path": "/memories/d/file.txt/e/f", "file_text": "x"}, "file.txt is a file"),
+        (
+            "rename",
+            {"old_path": "/memories/other.txt", "new_path": "/memories/d/file.txt/e"},
+            "file.txt is a file",
+        ),
     ],
 )
 async def test_what_cannot_be_done_is_told_to_the_model(
@@ -163,9 +172,59 @@ async def test_what_cannot_be_done_is_told_to_the_model(
 ) -> None:
     tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "d/file.txt", file_text="x")
+    await _call(tool, "create", "other.txt", file_text="x")
 
     with pytest.raises(ToolError, match=said):
         await tool.call({"command": command, **given})
+
+
+async def test_the_lines_of_a_text_that_stands_often_are_those_of_the_sdk(
+    alice: ScopedMemory, tmp_path: Path
+) -> None:
+    ours, theirs = AsyncOrbiterMemoryTool(alice), BetaLocalFilesystemMemoryTool(str(tmp_path))
+    for number, (text, old) in enumerate([("aaa\n\naa", "aa"), ("a\nb\n", ""), ("\n\n\n", "\n")]):
+        path = f"/memories/{number}.txt"
+        create = {"command": "create", "path": path, "file_text": text}
+        replace = {"command": "str_replace", "path": path, "old_str": old, "new_str": "x"}
+        await ours.call(create)
+        theirs.call(create)
+
+        with pytest.raises(ToolError) as their_error:
+            theirs.call(replace)
+        with pytest.raises(ToolError) as our_error:
+            await ours.call(replace)
+        assert str(our_error.value) == str(their_error.value)
+
+
+@pytest.mark.parametrize("old", ["a", "", "a" * 300_000], ids=["one", "none", "overlapping"])
+async def test_of_a_text_that_stands_very_often_a_hundred_lines_are_named(
+    alice: ScopedMemory, old: str
+) -> None:
+    tool = AsyncOrbiterMemoryTool(alice)
+    await _call(tool, "create", "a.txt", file_text="a" * 600_000)
+
+    with pytest.raises(ToolError, match=r"in lines: (1, ){100}…\. Please ensure it is unique"):
+        await _call(tool, "str_replace", "a.txt", old_str=old, new_str="x")
+
+
+async def test_a_line_that_is_inserted_while_a_file_is_emptied_is_kept(
+    alice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = AsyncOrbiterMemoryTool(alice)
+    await _call(tool, "create", "a.txt", file_text="x\n")
+    (file,) = await alice.list(memory_type="file")
+    read = ScopedMemory.list
+
+    async def read_and_let_another_write(*args: Any, **kwargs: Any) -> Any:
+        page = await read(*args, **kwargs)
+        monkeypatch.undo()
+        await alice.update(file.id, "x\nof another process\n")
+        return page
+
+    monkeypatch.setattr(ScopedMemory, "list", read_and_let_another_write)
+    await _call(tool, "str_replace", "a.txt", old_str="x\n", new_str="")
+
+    assert (await _call(tool, "view", "a.txt")).endswith("     1\tof another process\n     2\t")
 
 
 async def test_a_file_may_become_empty_and_be_filled_again(alice: ScopedMemory) -> None:

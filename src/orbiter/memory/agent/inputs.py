@@ -74,11 +74,11 @@ _WHICH = re.compile(r"^message (\d+)")
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
 
-def check_text(text: object) -> None:
+def check_text(text: object, *, may_be_blank: bool = False) -> None:
     """Raise `QueryError` for what is no text, or says nothing."""
     if not isinstance(text, str):
         raise QueryError(f"a memory must be a string, not {text!r}")
-    if not text.strip():
+    if not may_be_blank and not text.strip():
         raise QueryError("there is nothing to store: the text is empty")
 
 

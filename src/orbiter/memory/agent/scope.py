@@ -264,13 +264,12 @@ class ScopedMemory(MaintenanceMixin):
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
-        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
-        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
-        else `VersionConflict` is raised, and nothing is changed.
+        label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
+        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
+        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
+        changed.
         """
         more = labels(tags, importance, source, extra)
-        if content is not None:
-            check_text(content)
         if not more and content is None and status is None and expires is None:
             raise QueryError(
                 "there is nothing to change; give `content`, `tags=` or others; "
@@ -282,6 +281,7 @@ class ScopedMemory(MaintenanceMixin):
             marks = {**more, **edited(item, content, source)}
             if content is not None:
                 check_is_free(item)
+                check_text(content, may_be_blank=item.memory_type == "file")
                 item.content = content
             if marks:
                 item.metadata = within(self._scope, item.metadata, marks)

@@ -42,6 +42,8 @@ _WHOLE = "anthropic-memory"
 """The key in `native` of a file that is longer than the text of an item."""
 _LARGEST_PART = 2**20 - 4
 _MAX_LINES = 999_999
+_MAX_PLACES = 100
+"""How many lines an error names at most: more would fill the context of the model."""
 _PAGE = 100
 
 
@@ -188,6 +190,7 @@ class _Files:
         version = await self._claimed(path)
         if path == _ROOT or await self._exists(path):
             raise taken
+        await self._check_parents(path)
         item = _item(path, command.file_text)
         await self._store(item)
         if not await self._claim(path, item.id, version):
@@ -199,19 +202,19 @@ class _Files:
         old = command.old_str
 
         def edit(text: str) -> tuple[str, str]:
-            places = _places(text, old)
-            if text.count(old) == 0:
+            count = text.count(old)
+            if count == 0:
                 raise ToolError(
                     f"No replacement was performed, old_str `{old}` did not appear verbatim in "
                     f"{command.path}."
                 )
-            if text.count(old) > 1:
-                lines = ", ".join(str(text[:place].count("\n") + 1) for place in places)
+            if count > 1:
+                lines = ", ".join(_lines(text, old))
                 raise ToolError(
                     f"No replacement was performed. Multiple occurrences of old_str `{old}` in "
                     f"lines: {lines}. Please ensure it is unique"
                 )
-            line = text[: places[0]].count("\n")
+            line = text.count("\n", 0, text.find(old))
             new = text.replace(old, command.new_str)
             snippet = _numbered(new.split("\n"), max(0, line - 2), line + 3)
             return new, (
@@ -255,6 +258,7 @@ class _Files:
         files = await self._at_and_below(old)
         if not files or new.startswith(f"{old}/"):
             raise ToolError(f"The path {command.old_path} does not exist")
+        await self._check_parents(new)
         if not await self._claim(new, files[0].id, version):
             raise taken
         for file in files:
@@ -293,6 +297,15 @@ class _Files:
     async def _exists(self, path: str) -> bool:
         return bool(await self._at_and_below(path))
 
+    async def _check_parents(self, path: str) -> None:
+        """Raise `ToolError` if *path* is below a file."""
+        parts = path.split("/")
+        parents = ["/".join(parts[:count]) for count in range(3, len(parts))]
+        where = {"path": {"$in": parents}}
+        files = await self._handle.list(memory_type=_TYPE, where=where, limit=1) if parents else ()
+        for file in files:
+            raise ToolError(f"The path {_path(file)} is a file, not a directory.")
+
     async def _forget(self, files: list[MemoryItem]) -> bool:
         is_any = False
         for file in files:
@@ -318,10 +331,7 @@ class _Files:
             if _WHOLE in file.native or len(text.encode(errors="replace")) > _LARGEST_PART:
                 raise ToolError(f"The file {written} is too large to be edited; split it.")
             try:
-                if text.strip():
-                    await self._change(file.id, text, version=file.version)
-                else:
-                    await self._store(file.model_copy(update={"content": text}))
+                await self._change(file.id, text, version=file.version)
             except (VersionConflict, ItemNotFoundError):
                 continue
             return answer
@@ -369,7 +379,11 @@ def _checked(written: str) -> str:
         elif part not in ("", "."):
             parts.append(part)
     path = "/".join([_ROOT, *parts])
-    if len(path.encode(errors="replace")) > 1_000 or "\0" in path:
+    try:
+        path.encode()
+    except UnicodeEncodeError as exc:
+        raise ToolError(f"Path {written[:80]!a} is not valid Unicode; use another") from exc
+    if len(path.encode()) > 1_000 or "\0" in path:
         raise ToolError(f"Path {written[:80]}… is too long, or has a NUL; use a short one")
     return path
 
@@ -394,14 +408,17 @@ def _path(file: MemoryItem) -> str:
     return str(file.metadata.extra["path"])
 
 
-def _places(text: str, part: str) -> list[int]:
-    """Return where *part* begins in *text*, also where it overlaps itself."""
-    places = []
-    place = text.find(part)
+def _lines(text: str, part: str) -> list[str]:
+    """Return the lines where *part* begins in *text*, also where it overlaps itself."""
+    lines: list[str] = []
+    line, before, place = 1, 0, text.find(part)
     while place != -1:
-        places.append(place)
-        place = text.find(part, place + 1)
-    return places
+        if len(lines) == _MAX_PLACES:
+            return [*lines, "…"]
+        line += text.count("\n", before, place)
+        lines.append(str(line))
+        before, place = place, text.find(part, place + 1)
+    return lines
 
 
 def _numbered(lines: list[str], first: int, last: int) -> str:

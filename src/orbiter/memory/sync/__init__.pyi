@@ -255,9 +255,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
-        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
-        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
-        else `VersionConflict` is raised, and nothing is changed.
+        label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
+        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
+        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
+        changed.
         """
     def forget(
         self,
@@ -458,9 +459,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
-        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
-        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
-        else `VersionConflict` is raised, and nothing is changed.
+        label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
+        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
+        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
+        changed.
         """
     def forget(
         self,
