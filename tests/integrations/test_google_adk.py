@@ -304,6 +304,33 @@ async def test_a_session_that_was_changed_since_is_stale_whatever_the_clock_says
 
 
 @EVERY_STORE
+async def test_of_those_who_race_only_the_winner_stores_state_of_the_application(
+    sessions: OrbiterSessionService,
+) -> None:
+    names = {"app_name": APP, "user_id": ALICE, "session_id": "one"}
+    made = await asyncio.gather(
+        *(sessions.create_session(**names, state={f"app:made {n}": n}) for n in range(5)),
+        return_exceptions=True,
+    )
+    winner = next(n for n, each in enumerate(made) if not isinstance(each, AlreadyExistsError))
+    copies = [await read(sessions) for _ in range(5)]
+
+    appended = await asyncio.gather(
+        *(
+            sessions.append_event(each, event(state_delta={f"app:appended {n}": n}))
+            for n, each in enumerate(copies)
+        ),
+        return_exceptions=True,
+    )
+
+    last = next(n for n, each in enumerate(appended) if not isinstance(each, StaleSessionError))
+    assert (await read(sessions)).state == {
+        f"app:made {winner}": winner,
+        f"app:appended {last}": last,
+    }
+
+
+@EVERY_STORE
 async def test_of_those_who_append_at_once_one_succeeds(sessions: OrbiterSessionService) -> None:
     await sessions.create_session(app_name=APP, user_id=ALICE, session_id="one")
     copies = [

@@ -79,8 +79,9 @@ class OrbiterSessionService(_Service, BaseSessionService):  # type: ignore[misc]
     """The sessions of every application and user, for `Runner(session_service=…)`.
 
     *memory* is of `orbiter.memory` or of `orbiter.memory.sync`. Events are kept exactly, each
-    stored in one step with the state that it changes. Who appends to a session that somebody else
-    appended to since it was read gets a `StaleSessionError`.
+    stored in one step with the state that it changes; state with `app:` is stored in a second step.
+    Who appends to a session that somebody else appended to since it was read gets a
+    `StaleSessionError`, and changes nothing.
     """
 
     async def create_session(
@@ -144,7 +145,6 @@ class OrbiterSessionService(_Service, BaseSessionService):  # type: ignore[misc]
         head = {"state": own, "events": 0, "updated": time.time(), "log": uuid4().hex}
         if await handle.kv.get(_SESSIONS, session_id) is not None:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.")
-        await self._put_app_state(app_name, shared)
         try:
             await handle.kv.write(
                 [
@@ -154,6 +154,7 @@ class OrbiterSessionService(_Service, BaseSessionService):  # type: ignore[misc]
             )
         except VersionConflict:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
+        await self._put_app_state(app_name, shared)
         return await self._session(app_name, user_id, session_id, head, [])
 
     async def _get(
@@ -238,17 +239,20 @@ class OrbiterSessionService(_Service, BaseSessionService):  # type: ignore[misc]
             head["updated"] = max(event.timestamp, math.nextafter(head["updated"], math.inf))
             head["events"] += 1
             head["state"] |= own
-            await self._put_app_state(session.app_name, shared)
             puts = [
                 Put(_SESSIONS, session.id, _json(head), expected_version=entry.version),
                 Put(_log(session.id, head), appended_key(head["events"]), line.encode()),
                 *_puts(shared, State.USER_PREFIX),
             ]
-            with suppress(VersionConflict):  # somebody was faster: see what became of the session
+            try:
                 await kv.write(puts)
-                return float(head["updated"])
+            except VersionConflict:  # somebody was faster: see what became of the session
+                continue
+            await self._put_app_state(session.app_name, shared)
+            return float(head["updated"])
 
     async def _put_app_state(self, app_name: str, shared: dict[str, Any]) -> None:
+        """Store what all users share: another scope, so a step of its own after the session's."""
         if puts := _puts(shared, State.APP_PREFIX):
             await self._handle(app_name, None).kv.write(puts)
 
