@@ -195,6 +195,23 @@ async def test_a_conversation_that_is_given_again_is_stored_once(
     )
 
 
+async def test_an_equal_turn_is_stored_again_and_a_conversation_that_grows_is_not(
+    alice: ScopedMemory,
+) -> None:
+    turn = [Message("user", ["next"]), Message("assistant", ["done"])]
+    ours = OrbiterHistoryProvider(alice)
+    for _ in range(3):
+        await ours.save_messages("turns", turn)
+        await ours.save_messages("ids", [turn[0], Message("assistant", ["done"], message_id="m")])
+    for count in range(1, 4):
+        await ours.save_messages("whole", turn * count)
+    await ours.save_messages("whole", turn * 3)
+
+    assert _texts(await ours.get_messages("turns")) == ["next", "done"] * 3
+    assert _texts(await ours.get_messages("whole")) == ["next", "done"] * 3
+    assert _texts(await ours.get_messages("ids")) == ["next", "done"]
+
+
 @ON_ALL
 async def test_writers_at_once_lose_nothing(url: str, user: str) -> None:
     async with AgentMemory(url, embeddings=None) as memory:

@@ -220,21 +220,26 @@ def _repeated(stored: Sequence[Message], new: Sequence[Message]) -> int:
     """Return how many messages, from the first on, only repeat what is stored.
 
     Some programs give the whole conversation with each run. A single message without an id may
-    well be said twice.
+    well be said twice, and so may one turn that is all there is.
     """
     before, after = [_mark(each) for each in stored], [_mark(each) for each in new]
     for start in range(len(after) - len(before) + 1):
         end = start + len(before)
-        if before and after[start:end] == before and not _is_single(new[start:end]):
+        if before and after[start:end] == before and not _is_said_again(new, start, end):
             return end
     for count in range(min(len(before), len(after)), 0, -1):
-        if before[-count:] == after[:count] and not _is_single(new[:count]):
+        if before[-count:] == after[:count] and not _is_said_again(new, 0, count):
             return count
     return 0
 
 
-def _is_single(messages: Sequence[Message]) -> bool:
-    return len(messages) == 1 and not messages[0].message_id
+def _is_said_again(new: Sequence[Message], start: int, end: int) -> bool:
+    """Tell whether messages from *start* to *end* may be meant, though they were said before."""
+    messages = new[start:end]
+    if any(message.message_id for message in messages):
+        return False
+    is_turn = not any(message.role == "user" for message in messages[1:])
+    return len(messages) == 1 or (is_turn and len(messages) == len(new))
 
 
 def _mark(message: Message) -> object:
