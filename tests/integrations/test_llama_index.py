@@ -155,6 +155,32 @@ async def test_archived_messages_stay_in_the_chat_and_come_before_active_ones(
     ]  # fmt: skip
 
 
+async def test_more_messages_are_archived_than_a_store_changes_in_one_step(
+    alice: ScopedMemory,
+) -> None:
+    texts = [f"{number}" for number in range(5_200)]
+    store = OrbiterChatStore(alice, remember=False)
+    await store.add_messages("s", _said(*texts))
+
+    assert _texts(await store.archive_oldest_messages("s", 5_190)) == texts[:5_190]
+    assert _texts(await store.get_messages("s")) == texts[5_190:]
+    assert _texts(await store.get_messages("s", status=None)) == texts
+
+
+async def test_of_those_who_archive_at_once_none_takes_more_than_its_number(
+    alice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbiter.memory.integrations._message_log.MAX_CHANGES", 4)
+    store = OrbiterChatStore(alice)
+    await store.add_messages("s", _said(*"abcdefghijklmnop"))
+
+    taken = await asyncio.gather(*(store.archive_oldest_messages("s", 5) for _ in range(3)))
+
+    assert [len(each) for each in taken] == [5, 5, 5]
+    assert sorted(str(text) for each in taken for text in _texts(each)) == [*"abcdefghijklmno"]
+    assert _texts(await store.get_messages("s")) == ["p"]
+
+
 async def test_a_message_is_deleted_by_its_position(alice: ScopedMemory) -> None:
     store = OrbiterChatStore(alice)
     await store.add_messages("s", _said("one", "two", "three"))

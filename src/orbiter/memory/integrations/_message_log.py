@@ -99,8 +99,8 @@ class MessageLog:
             await self._forget(said)
             raise
 
-    async def remove(self, rows: Sequence[LoggedMessage]) -> bool:
-        """Remove messages and forget them; `False` if somebody else was faster.
+    async def remove(self, rows: Sequence[LoggedMessage]) -> int:
+        """Remove messages and forget them; return how many, less if somebody else was faster.
 
         All of them are removed or none, if they are not more than a store changes in one step.
         """
@@ -108,12 +108,19 @@ class MessageLog:
             some = rows[start : start + MAX_CHANGES]
             changes = [Delete(row.entry.path, row.entry.key, row.entry.version) for row in some]
             if not await self._write(changes):
-                return False
+                return start
             await self._forget(item for row in some for item in row.items)
-        return True
+        return len(rows)
 
-    async def move(self, rows: Sequence[LoggedMessage], part: str) -> bool:
-        """Put messages at the end of another part; `False` if somebody else was faster."""
+    async def move(self, rows: Sequence[LoggedMessage], part: str) -> int:
+        """Put messages at the end of another part; return how many, as `remove` does."""
+        step = MAX_CHANGES // 2
+        for start in range(0, len(rows), step):
+            if not await self._move(rows[start : start + step], part):
+                return start
+        return len(rows)
+
+    async def _move(self, rows: Sequence[LoggedMessage], part: str) -> bool:
         path = self._path(part)
         last = await self.chat.kv.list(path, deep=False, reverse=True, limit=1)
         number = int(last[0].key) if last else 0

@@ -127,7 +127,7 @@ class OrbiterChatStore(AsyncDBChatStore):  # type: ignore[misc]  # types of Llam
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest *n* active messages and return them; the chat keeps them."""
 
-        async def archive(log: MessageLog, rows: Sequence[LoggedMessage]) -> bool:
+        async def archive(log: MessageLog, rows: Sequence[LoggedMessage]) -> int:
             return await log.move(rows, _PARTS[MessageStatus.ARCHIVED])
 
         return await self._take(key, slice(max(n, 0)), archive)
@@ -163,7 +163,8 @@ class OrbiterChatStore(AsyncDBChatStore):  # type: ignore[misc]  # types of Llam
             same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
             others = [each for each in MessageStatus if each != MessageStatus(status)]
             more = [row for each in others for row in await self._read(key, each)]
-            if await log.remove([*there[same:], *more]):
+            rest = [*there[same:], *more]
+            if await log.remove(rest) == len(rest):
                 break
         await self._add(key, messages[same:], status)
 
@@ -172,23 +173,26 @@ class OrbiterChatStore(AsyncDBChatStore):  # type: ignore[misc]  # types of Llam
         if status is None:
             await log.clear()
             return
-        while not await log.remove(await self._read(key, status)):
-            pass
+        while rows := await self._read(key, status):
+            await log.remove(rows)
 
     async def _take(
         self,
         key: str,
         which: slice,
-        work: Callable[[MessageLog, Sequence[LoggedMessage]], Awaitable[bool]],
+        work: Callable[[MessageLog, Sequence[LoggedMessage]], Awaitable[int]],
     ) -> list[ChatMessage]:
         """Do *work* with some of the active messages, and return them."""
 
         async def take() -> list[ChatMessage]:
             log = self._log(key)
+            taken: list[LoggedMessage] = []
             while True:
-                rows = (await log.read())[which]
-                if not rows or await work(log, rows):
-                    return [_chat_message(row) for row in rows]
+                rows = (await log.read())[which.start : which.stop - len(taken)]
+                count = await work(log, rows)
+                taken += rows[:count]
+                if count == len(rows):
+                    return [_chat_message(row) for row in taken]
 
         return await shielded(self._calls.wait(take()))
 
