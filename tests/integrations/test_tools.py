@@ -134,7 +134,10 @@ async def test_a_fact_has_one_value_at_a_time(alice: ScopedMemory) -> None:
     [
         ("recal", "{}", "Error: there is no tool `recal`; there are recall, remember, update"),
         ("recall", "{", "Error: the arguments of `recall` do not fit"),
-        ("recall", "[1]", "Error: the arguments of `recall` do not fit"),
+        ("recall", "[1]", 'do not fit: they must be an object such as {"query": …}, not [1].'),
+        ("recall", "null", 'do not fit: they must be an object such as {"query": …}, not None.'),
+        ("recall", '{"query": "x", "k": 5.5}', "`k` must be integer, not 5.5"),
+        ("recall", '{"query": "x", "k": 5.0}', "Nothing is remembered about this."),
         ("recall", '{"q": "x"}', "missing a required argument: 'query'"),
         ("recall", '{"query": "x", "k": "many"}', "`k` must be integer, not 'many'"),
         ("remember", '{"text": " "}', "Error: there is nothing to store: the text is empty."),

@@ -261,15 +261,21 @@ async def recalled_text(
     return f"What is remembered. {NOTICE}\n{fenced_hits(answers[:k])}"
 
 
-def _check_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+def _check_arguments(function: Callable[..., Any], values: object) -> None:
     """Raise `TypeError` or `ValueError` for what *function* cannot be called with."""
-    inspect.signature(function).bind(**values)
+    signature = inspect.signature(function)
+    if not isinstance(values, Mapping):
+        first = next(iter(signature.parameters))
+        raise ValueError(f'they must be an object such as {{"{first}": …}}, not {values!r}')  # noqa: TRY004 - one family
+    signature.bind(**values)
     for name, value in values.items():
         _check_type(function, name, value)
 
 
 def _check_type(function: Callable[..., Any], name: str, value: object) -> None:
     wanted = inspect.signature(function).parameters[name].annotation
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        return  # JSON has one kind of number, and some models send 5.0
     if not isinstance(value, list if wanted == list[str] else wanted):
         raise ValueError(f"`{name}` must be {_TYPES[wanted]['type']}, not {value!r}")  # noqa: TRY004 - one family
 
