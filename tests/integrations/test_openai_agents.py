@@ -16,7 +16,8 @@ from agents import Agent, Runner, function_tool, set_tracing_disabled
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from orbiter.memory import AgentMemory, ScopedMemory, sync
+from orbiter.memory import AgentMemory, AIMemory, HumanMemory, ScopedMemory, sync
+from orbiter.memory.agent import KeyValue
 from orbiter.memory.integrations.openai_agents import OrbiterSession
 from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.transfer import import_file
@@ -346,3 +347,74 @@ async def test_what_was_said_since_an_import_follows_it_when_it_is_imported(
     assert await session.get_items() == [first, later, new]
     await session.clear_session()
     assert await session.get_items() == []
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "left"),
+    [(0, [1, 2, 3, 4]), (1, [0, 4]), (2, [0, 4]), (3, [0, 4]), (4, [0, 1, 2, 3])],
+)
+async def test_with_a_forgotten_message_goes_what_the_api_would_refuse_without_it(
+    alice: ScopedMemory, forgotten: int, left: list[int]
+) -> None:
+    session = OrbiterSession(alice, "s")
+    await session.add_items(TURN)
+    another: list[Any] = [{**item, "call_id": "c2"} for item in TURN[2:4]]
+    await session.add_items(another)
+    messages = await alice.chat("s").items()
+    await alice.forget(messages[forgotten].id)
+    kept = [*(TURN[place] for place in left), *another]
+
+    assert await session.get_items() == kept
+    assert [await session.pop_item() for _ in range(len(kept) + 1)] == [*kept[::-1], None]
+
+
+async def test_a_session_that_begins_while_another_adds_does_not_repeat_it(
+    alice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = OrbiterSession(alice, "s"), OrbiterSession(alice, "s")
+    seen: list[Any] = []
+    append = KeyValue.append
+
+    async def append_after_the_other(kv: KeyValue, path: Any, values: Any) -> list[str]:
+        monkeypatch.setattr(KeyValue, "append", append)
+        seen.extend(await second.get_items())
+        await second.add_items([{"role": "user", "content": "b"}])
+        return await append(kv, path, values)
+
+    monkeypatch.setattr(KeyValue, "append", append_after_the_other)
+    await first.add_items([{"role": "user", "content": "a"}])
+
+    assert seen == []
+    items: list[Any] = await OrbiterSession(alice, "s").get_items()
+    assert [item["content"] for item in items] == ["b", "a"]
+
+
+async def test_a_long_chat_goes_on_as_a_session(alice: ScopedMemory) -> None:
+    texts = [f"{number}" for number in range(10_050)]
+    await alice.chat("s").add([{"role": "user", "content": text} for text in texts])
+    session = OrbiterSession(alice, "s")
+    await session.add_items([{"role": "user", "content": "new"}])
+    await alice.chat("s").add("Not said to the session.")
+
+    items: list[Any] = await session.get_items()
+    assert [item["content"] for item in items] == [*texts, "new"]
+    popped: list[Any] = [await session.pop_item() for _ in range(3)]
+    assert [item["content"] for item in popped] == ["new", "10049", "10048"]
+    assert len(await OrbiterSession(alice, "s").get_items()) == 10_048
+
+
+async def test_the_items_of_one_message_of_a_chat_are_popped_one_by_one(
+    alice: ScopedMemory,
+) -> None:
+    call = {"id": "c1", "name": "look", "arguments": "{}"}
+    await alice.chat("s").add(
+        [HumanMemory(content="Look!"), AIMemory(content="Yes.", tool_calls=[call])]
+    )
+    session = OrbiterSession(alice, "s")
+    items = await session.get_items()
+
+    assert len(items) == 3
+    assert await session.pop_item() == items[2]
+    assert await session.get_items() == items[:2]
+    assert [await session.pop_item() for _ in range(3)] == [items[1], items[0], None]
+    assert await alice.chat("s").items() == []

@@ -15,7 +15,7 @@ from orbiter.memory.errors import MessageError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, shielded
 from orbiter.memory.messages import Format, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, calls_of, role_of
-from orbiter.memory.model.key_value import Entry, Put, appended_key
+from orbiter.memory.model.key_value import Delete, Entry, Put
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
 try:
@@ -30,6 +30,9 @@ except ModuleNotFoundError as exc:
 __all__ = ["OrbiterSession"]
 
 _LOG = ("openai-agents", "items")
+_BEGIN = (("openai-agents", "begin"), "messages")
+"""Where the messages are noted that the chat had before the log, and how many items of them are
+left, if some were popped. They are not copied, however many there are."""
 _PAGE = 200
 _FORMAT: Format = "openai-responses"
 
@@ -39,6 +42,12 @@ class _Row(NamedTuple):
 
     item: dict[str, Any]
     message_id: str | None
+    entry: Entry | None = None
+    """Where it is logged; for what was there before the log, what is noted of that."""
+    place: int = 0
+    """Which of the items of its message it is, if it was there before the log."""
+    is_there: bool = True
+    """Whether its message was not forgotten."""
 
 
 class OrbiterSession(SessionABC):
@@ -63,7 +72,6 @@ class OrbiterSession(SessionABC):
         )
         self._calls = Calls(handle, "OrbiterSession")
         self._imported = f"openai-agents:{session_id}"  # as `import` names the SDK's own sessions
-        self._has_begun = False
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return all items, or the newest *limit* of them, in the order they were added.
@@ -108,20 +116,20 @@ class OrbiterSession(SessionABC):
         rows: list[_Row] = []
         last: Entry | None = None
         size = _PAGE if limit is None else min(limit + 1, _PAGE)
-        while limit is None or len(rows) <= limit:
+        while True:
             page = await self._chat.kv.list(_LOG, deep=False, reverse=True, after=last, limit=size)
-            if not page and last is None:
-                rows = (await self._rows_of_chat())[::-1]
-            rows += await self._still_there(page)
+            rows = [*await self._looked_up(page[::-1]), *rows]
             if len(page) < size:
-                rows = _with_imported(rows[::-1], await self._imported_rows())[::-1]
-                break
+                has_log = bool(page or last)
+                rows = _with_earlier(rows, await self._earlier(has_log=has_log))
+                return _whole(rows)[-limit - 1 if limit is not None else None :]
+            if limit is not None and len(whole := _whole(rows)) > limit:
+                return whole[-limit - 1 :]
             last = page[-1]
-        return rows[: len(rows) if limit is None else limit + 1][::-1]
 
-    async def _still_there(self, entries: Sequence[Entry]) -> list[_Row]:
-        """Return the rows of entries but for those whose message was forgotten."""
-        rows = [row for entry in entries if (row := _row(entry.value)) is not None]
+    async def _looked_up(self, entries: Sequence[Entry]) -> list[_Row]:
+        """Return the rows of entries as their messages are now."""
+        rows = [row for entry in entries if (row := _row(entry)) is not None]
         ids = list(dict.fromkeys(row.message_id for row in rows if row.message_id))
         if not ids:
             return rows
@@ -130,31 +138,39 @@ class OrbiterSession(SessionABC):
             for message in await self._handle.list(where={"id": {"$in": ids}}, limit=len(ids))
         }
         return [
-            row if row.message_id is None else _as_edited(row, stored[row.message_id])
+            row if row.message_id is None else _as_it_is(row, stored.get(row.message_id))
             for row in rows
-            if row.message_id is None or row.message_id in stored
         ]
 
-    async def _rows_of_chat(self) -> list[_Row]:
-        """Return the rows of a chat that was not begun as a session, such as an imported one."""
-        own = _rows_of(await self._chat.items(open_group="keep"))
-        return [*await self._imported_rows(), *own]
-
-    async def _imported_rows(self) -> list[_Row]:
-        """Return the rows of the SDK's own session of this name, if it was imported."""
-        return _rows_of(await self._handle.chat(self._imported).items())
+    async def _earlier(self, *, has_log: bool) -> list[_Row]:
+        """Return the rows of what is not in the log: what was imported or in the chat before it."""
+        begin = await self._chat.kv.get(*_BEGIN)
+        own: list[MemoryItem] = []
+        if begin is None and not has_log:
+            own = await self._chat.items(open_group="keep")
+            begin = await self._chat.kv.get(*_BEGIN)  # what a session adds, it adds after this
+        noted: dict[str, Any] = {"messages": [item.id for item in own], "left": {}}
+        if begin is not None:
+            noted = json.loads(begin.value)
+            ids = set(noted["messages"])
+            own = await self._chat.items(open_group="keep") if ids else []
+            own = [item for item in own if item.id in ids]
+        imported = await self._handle.chat(self._imported).items(open_group="keep")
+        return [
+            _Row(item, message.id, begin, place)
+            for message in (*imported, *own)
+            for place, item in enumerate(_entries_of(message))
+            if place < noted["left"].get(message.id, place + 1)
+        ]
 
     async def _begin(self) -> None:
-        """Have the log begin with what the chat has, if there is no log yet."""
-        if not self._has_begun and not await self._chat.kv.list(_LOG, deep=False, limit=1):
-            rows = await self._rows_of_chat()
-            puts = [
-                Put(_LOG, appended_key(number), _value(row), expected_version=0)
-                for number, row in enumerate(rows, start=1)
-            ]
-            with suppress(VersionConflict):  # somebody else was faster
-                await self._chat.kv.write(puts)
-        self._has_begun = True
+        """Note what the chat has before the first item, if nobody has."""
+        if await self._chat.kv.get(*_BEGIN) is None:
+            log = await self._chat.kv.list(_LOG, deep=False, limit=1)
+            own = [] if log else await self._chat.items(open_group="keep")
+            note = {"messages": [item.id for item in own], "left": {}}
+            with suppress(VersionConflict):  # somebody else was faster, and adds after that
+                await self._chat.kv.put(*_BEGIN, json.dumps(note).encode(), expected_version=0)
 
     async def _add(self, items: list[dict[str, Any]]) -> None:
         messages = [_message(item) for item in items]
@@ -175,25 +191,36 @@ class OrbiterSession(SessionABC):
             raise
 
     async def _pop(self) -> TResponseInputItem | None:
-        item = await self._pop_logged()
-        if item is None:  # what was imported after the log began is not in it
-            self._has_begun = False
-            item = await self._pop_logged()
-        return item
-
-    async def _pop_logged(self) -> TResponseInputItem | None:
-        await self._begin()
-        while (entry := await self._chat.kv.pop(_LOG)) is not None:
-            for row in await self._still_there([entry]):
-                before = await self._chat.kv.list(_LOG, deep=False, reverse=True, limit=1)
-                shared = {other.message_id for each in before if (other := _row(each.value))}
-                if row.message_id and row.message_id not in shared:
+        while True:
+            await self._begin()
+            rows = await self._newest(None)
+            if not rows:
+                return None
+            row = rows.pop()
+            if await self._remove(row):
+                if row.message_id and row.message_id not in {
+                    other.message_id for other in rows[-1:]
+                }:
                     await self._forget([row.message_id])
                 return row.item  # type: ignore[return-value]  # as for `get_items`
-        return None
+
+    async def _remove(self, row: _Row) -> bool:
+        """Take a row out of the session; `False` if it was changed meanwhile."""
+        if row.entry is None:
+            return False
+        change: Put | Delete = Delete(row.entry.path, row.entry.key, row.entry.version)
+        if row.entry.path != _LOG:
+            note = json.loads(row.entry.value)
+            note["left"][row.message_id] = row.place
+            change = Put(*_BEGIN, json.dumps(note).encode(), expected_version=row.entry.version)
+        try:
+            await self._chat.kv.write([change])
+        except VersionConflict:
+            return False
+        return True
 
     async def _clear(self) -> None:
-        await self._chat.kv.clear(_LOG)
+        await self._chat.kv.clear(_LOG[:1])
         for chat_id in (self.session_id, self._imported):
             await forget_messages(self._handle, chat_id)
 
@@ -207,14 +234,14 @@ def _value(row: _Row) -> bytes:
     return json.dumps({"message": row.message_id, "item": row.item}).encode()
 
 
-def _row(value: bytes) -> _Row | None:
-    """Return the row of a stored value, or `None` for one that cannot be read."""
+def _row(entry: Entry) -> _Row | None:
+    """Return the row of an entry, or `None` for one that cannot be read."""
     try:
-        stored = json.loads(value)
+        stored = json.loads(entry.value)
         item, message_id = stored["item"], stored["message"]
     except (ValueError, TypeError, KeyError):
         return None
-    return _Row(item, message_id) if isinstance(item, dict) else None
+    return _Row(item, message_id, entry) if isinstance(item, dict) else None
 
 
 def _message(item: dict[str, Any]) -> MemoryItem | None:
@@ -228,8 +255,10 @@ def _message(item: dict[str, Any]) -> MemoryItem | None:
     return None
 
 
-def _as_edited(row: _Row, stored: MemoryItem) -> _Row:
-    """Return a row that says what its message says, if that was changed."""
+def _as_it_is(row: _Row, stored: MemoryItem | None) -> _Row:
+    """Return a row that says what its message says, if that was changed or forgotten."""
+    if stored is None:
+        return row._replace(is_there=False)
     if stored.version == 1:
         return row
     written = _message(row.item)
@@ -241,17 +270,50 @@ def _as_edited(row: _Row, stored: MemoryItem) -> _Row:
     return row._replace(item=edited[0]) if len(edited) == 1 else row
 
 
-def _with_imported(rows: list[_Row], imported: Sequence[_Row]) -> list[_Row]:
-    """Return all rows of a log, with those that were imported after it began before its own."""
+def _with_earlier(rows: list[_Row], earlier: Sequence[_Row]) -> list[_Row]:
+    """Return all rows of a log, with those that are not in it before its own."""
     logged = {row.message_id for row in rows}
-    missing = [row for row in imported if row.message_id not in logged]
-    ids = {row.message_id for row in imported}
+    missing = [row for row in earlier if row.message_id not in logged]
+    ids = {row.message_id for row in earlier}
     begin = max((at for at, row in enumerate(rows, start=1) if row.message_id in ids), default=0)
     return [*rows[:begin], *missing, *rows[begin:]]
 
 
-def _rows_of(messages: Iterable[MemoryItem]) -> list[_Row]:
-    return [_Row(entry, item.id) for item in messages for entry in _entries_of(item)]
+def _whole(rows: list[_Row]) -> list[_Row]:
+    """Return the rows that are there, without those the API would refuse for one that is not.
+
+    These are the call of an output and the output of a call, reasoning without what it led to, and
+    what follows from reasoning.
+    """
+    gone = {at for at, row in enumerate(rows) if not row.is_there}
+    if not gone:
+        return rows
+    groups: list[set[int]] = []
+    calls: dict[str, set[int]] = {}
+    turn: set[int] = set()
+    for at, row in enumerate(rows):
+        if "call_id" in row.item:
+            id = str(row.item["call_id"])  # which may come again, for another call
+            if id not in calls or not _is_output(row.item):
+                calls[id] = set()
+                groups.append(calls[id])
+            calls[id].add(at)
+        if at and _was_popped_between(rows[at - 1], row):
+            turn = set()
+        if not _is_of_turn(row.item):
+            turn = set()
+        elif turn or row.item.get("type") == "reasoning":
+            if not turn:
+                groups.append(turn)
+            turn.add(at)
+    while torn := [group for group in groups if group & gone and not group <= gone]:
+        gone.update(*torn)
+    return [row for at, row in enumerate(rows) if at not in gone]
+
+
+def _was_popped_between(older: _Row, newer: _Row) -> bool:
+    places = [int(row.entry.key) for row in (older, newer) if row.entry and row.entry.path == _LOG]
+    return len(places) == 2 and places[1] - places[0] > 1
 
 
 def _entries_of(message: MemoryItem) -> list[dict[str, Any]]:
@@ -297,5 +359,8 @@ def _legal_end(items: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
 
 def _is_of_turn(item: dict[str, Any]) -> bool:
     """Tell whether an item is the model's, so that it may follow from reasoning before it."""
-    is_output = str(item.get("type", "")).endswith("_output")
-    return not is_output and item.get("role", "assistant") == "assistant"
+    return not _is_output(item) and item.get("role", "assistant") == "assistant"
+
+
+def _is_output(item: dict[str, Any]) -> bool:
+    return str(item.get("type", "")).endswith("_output")
