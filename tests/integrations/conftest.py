@@ -40,6 +40,12 @@ def record_suite(request: pytest.FixtureRequest) -> Callable[[str, int, int], No
     return record
 
 
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """End a run whose results are kept if the framework is not there: nothing was tested."""
+    if report.skipped and "ORBITER_INTEGRATION_RESULTS" in os.environ:
+        pytest.exit(f"{report.nodeid} cannot be tested here: {report.longrepr}", returncode=1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note of each test which suite it belongs to."""
     for item in items:

@@ -64,7 +64,8 @@ def uri(path: str, mode: str) -> str:
 
 def real_path(path: str) -> str:
     """Return where a file is, from the root on: SQLite keeps the log of a link where that leads."""
-    path = os.path.expanduser(path)  # noqa: PTH111 - it stays a text
+    if path.startswith(("~/", "~\\")):  # a file may be called `~`
+        path = os.path.expanduser(path)  # noqa: PTH111 - it stays a text
     # Of any other file the name stays as it was given, whatever the folders above it are.
     return os.path.realpath(path) if Path(path).is_symlink() else os.path.abspath(path)  # noqa: PTH100
 
