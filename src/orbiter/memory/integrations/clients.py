@@ -107,7 +107,7 @@ class _Turn:
             )
             if last:
                 await chat.add(last, format=format)
-        except BaseException:
+        except BaseException:  # cancellation included: a call that was not sent leaves nothing
             for item in added:
                 await self.calls.handle.forget(item)
             raise
