@@ -59,7 +59,7 @@ class ScriptedModel(Model):  # type: ignore[misc]  # types of theirs are not rea
         return {}
 
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # a model must have it, and no agent here calls it
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         known = "Tom" in json.dumps(messages)

@@ -57,7 +57,7 @@ if TYPE_CHECKING or _MAJOR >= 2:
 
         async def complete(self, ref: Any, argument: Any, context: Context) -> Completion:
             """Return what an argument of a prompt or a template may be, given how it begins."""
-            raise NotImplementedError
+            raise NotImplementedError  # each server says what it completes
 
         def http_manager(
             self, security: TransportSecuritySettings, *, max_body: int
