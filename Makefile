@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench pictures requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -67,6 +67,9 @@ soak: $(VENV)/.dev ## kill, cut off and starve the stores for half an hour (SCAL
 
 bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1 a million rows)
 	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(if $(FULL),--full)
+
+pictures: $(VENV)/.dev ## take the pictures of README and docs again, from the real program
+	$(BIN)/python -m docs.build_pictures
 
 requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv

@@ -3,13 +3,17 @@
 import importlib
 import importlib.util
 import inspect
+import json
 import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from docs.build_api import PAGE, page
+from tests.docs.model_server import model_server
 from tests.docs.pages import blocks, run_page
 from tests.servers.databases import (
     PostgresServer,
@@ -34,6 +38,7 @@ TOOLS_ONLY = {
     "smolagents": "smolagents",
 }
 """Frameworks without an adapter, whose pages use the ready-made tools: what each is imported as."""
+PICTURE = re.compile(r'<picture>.*?srcset="([^"]+)".*?src="([^"]+)"', re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)?(#[^)]+)?\)")
 
 
@@ -44,13 +49,22 @@ def reader(
     postgres_server: PostgresServer,
     redis_server: RedisServer,
 ) -> Iterator[None]:
-    """Stand where a reader stands: in a folder of their own, with a database and a Redis."""
+    """Stand where a reader stands: in a folder of their own, with servers and a model."""
     dsn = postgres_server.create_database()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_URL", dsn)
     monkeypatch.setenv("REDIS_URL", redis_server.url())
-    yield
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with model_server(_answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        yield
     postgres_server.drop_database(dsn)
+
+
+def _answer(messages: list[dict[str, Any]]) -> str:
+    """Be the model of the documents: what it says depends on what it was told of the user."""
+    is_known = "hiking in the mountains" in json.dumps(messages)
+    return "To the mountains: you love hiking." if is_known else "I know nothing about you."
 
 
 @pytest.mark.usefixtures("reader")
@@ -104,13 +118,16 @@ def test_every_python_block_of_a_docstring_runs() -> None:
     assert ran >= 1
 
 
-def test_the_readme_program_is_short_and_on_the_first_screen() -> None:
+def test_the_readme_programs_are_short_and_the_first_is_on_the_first_screen() -> None:
     text = (ROOT / "README.md").read_text()
-    code, output = next(blocks(text))
+    (code, output), (with_model, answer) = blocks(text)
 
     assert len(code.strip().splitlines()) < 15
     assert output
-    assert text.index(code) < 300
+    assert text.index(code) < 350
+    assert len(with_model.strip().splitlines()) < 15
+    assert answer
+    assert text.index("<picture>") < text.index("\n## ")
     assert "make demo" in text
     assert "make test" in text
 
@@ -158,6 +175,22 @@ def test_every_make_command_the_documents_name_exists() -> None:
 
     assert {"demo", "test", "check", "bench", "help"} <= targets
     assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_picture_is_there_for_light_and_for_dark(path: Path) -> None:
+    for dark, light in PICTURE.findall(path.read_text(encoding="utf-8")):
+        assert (path.parent / light).exists(), light
+        assert dark == light.replace("-light.", "-dark.") != light
+        assert (path.parent / dark).exists(), dark
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/**/*.svg")), ids=lambda path: path.name)
+def test_a_picture_loads_nothing_from_elsewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+
+    assert set(re.findall(r"https?://[^\s\"'<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    ElementTree.fromstring(text)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

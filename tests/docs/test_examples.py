@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
+from tests.docs.model_server import model_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TEA = "My favourite drink is green tea"
@@ -25,29 +25,8 @@ QUESTION = "What is my favourite drink?"
 def model() -> Iterator[HTTPServer]:
     """Be a server with the API of OpenAI, which answers with all that it was sent."""
 
-    class Model(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            content = "The model was sent: " + json.dumps(sent["messages"])
-            message = {"role": "assistant", "content": content}
-            choice = {"index": 0, "finish_reason": "stop", "message": message}
-            about = {"id": "1", "object": "chat.completion", "created": 1, "model": sent["model"]}
-            body = json.dumps({**about, "choices": [choice]}).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Model)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with model_server(lambda sent: "The model was sent: " + json.dumps(sent)) as server:
+        yield server
 
 
 def environment(folder: Path, model: HTTPServer | None = None, **more: str) -> dict[str, str]:

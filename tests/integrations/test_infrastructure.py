@@ -45,7 +45,7 @@ def test_an_adapter_without_its_framework_names_what_to_install(
 
 
 def test_the_readme_links_to_the_page_of_every_framework() -> None:
-    readme = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    readme = (ROOT / "README.md").read_text()
 
     missing = [name for name in FRAMEWORKS if f"(docs/integrations/{name}.md)" not in readme]
     assert missing == []
