@@ -45,6 +45,9 @@ async def test_a_scope_is_read_as_it_was(alice: ScopedMemory) -> None:
         "The cat is called Mimi"
     ]
     assert await past.recall("coffee") == []
+    assert await past.recall("what is the cat called?", min_relevance=1.0) == []
+    spread = await past.recall("morning cat", spread=True)
+    assert [hit.item.content for hit in spread] == ["Tea in the morning", "The cat is called Mimi"]
     assert f"{then.isoformat()}" in repr(past)
 
 

@@ -3,6 +3,7 @@
 import secrets
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,21 @@ async def test_much_text_is_counted_beside_the_event_loop(open_memory: Open) -> 
         await chat.context("tea", budget=budget)
 
     assert on_the_loop < 200_000  # of 1,800,000: the first, small page of each
+
+
+async def test_a_long_chat_without_summaries_keeps_its_beginning_for_many_turns(
+    tmp_path: Path,
+) -> None:
+    async with AgentMemory(
+        f"sqlite:///{tmp_path / 'm.db'}", embeddings=None, summaries=None
+    ) as memory:
+        chat = memory.scope(user_id="alice").chat("long")
+        await chat.add([f"question {turn} " + "word " * 40 for turn in range(200)])
+        starts = []
+        for turn in range(60):
+            await chat.add(f"another question {turn} " + "word " * 40)
+            context = await chat.context("Go on?", budget=2_500, memory_limit=0)
+            starts.append(context.prefix[:400])
+
+    changes = sum(one != two for one, two in pairwise(starts))
+    assert changes <= 12  # with room for thirty rounds, of which half may be left empty

@@ -67,6 +67,8 @@ def test_what_was_is_listed_and_found_as_it_was(cli: Cli) -> None:
     assert [item["content"] for item in was["items"]] == ["black tea"]
     assert [hit["item"]["content"] for hit in found["hits"]] == ["black tea"]
     assert [each["by"] for each in cli.json("history", item_id)] == ["alice", "carol"]
+    asked = ["recall", "tea", "--as-of", then, "--spread", "--min-relevance"]
+    assert [len(cli.json(*asked, least)["hits"]) for least in ("0", "1")] == [1, 0]
     for args in (
         ["list", "--as-of", then, "--forgotten"],
         ["recall", "tea", "--as-of", then, "--mode", "recent"],

@@ -158,10 +158,13 @@ class PastMemory(ScopedHandle):
         k: int = 10,
         memory_type: str | None = None,
         where: Where | None = None,
+        min_relevance: float = 0.0,
+        spread: bool | None = None,
     ) -> "RecallResult":
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
-        The newest 5,000 of the scope are looked at, and indexed for this one answer.
+        *min_relevance* and *spread* are those of `ScopedMemory.recall`. The newest 5,000 of the
+        scope are looked at, and indexed for this one answer.
         """
         # Here, as reading what was needs none of it.
         from orbiter.memory.recall import InMemoryIndex, no_model_by_choice  # noqa: PLC0415
@@ -177,6 +180,8 @@ class PastMemory(ScopedHandle):
                     now=self._moment,
                     memory_type=memory_type,
                     where=where,
+                    min_relevance=min_relevance,
+                    spread=spread,
                 )
         finally:
             await mirror.close()

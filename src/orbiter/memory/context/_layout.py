@@ -5,8 +5,10 @@ alone; the task last. Sums are of parts and err high; the whole is counted befor
 """
 
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from orbiter.memory.context._sections import (
     TITLES,
@@ -38,6 +40,7 @@ from orbiter.memory.model.items import (
     role_of,
 )
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST = 20
 """Characters of a shortened entry below which it is not worth showing."""
 
@@ -166,9 +169,9 @@ def fit_rounds(
     """Return the newest rounds that fit in *room* tokens, oldest first, system messages included.
 
     A window that loses one round with every turn begins differently each time, and no provider's
-    cache can use it again. So the window starts at the *roundest* number among those that keep at
-    least half of the room filled, the one that most powers of two divide: the same start serves
-    for many turns, whoever asks, and nothing needs to be remembered for it.
+    cache can use it again. So of the rounds that keep at least half of the room filled, the window
+    starts at the one that begins at the *roundest* moment: the same start serves for many turns,
+    whoever asks, however much of the conversation was read, and nothing is remembered for it.
     """
     items = [item for unit in units for item in unit]
     systems = [item for item in items if role_of(item) == "system"]
@@ -186,14 +189,25 @@ def fit_rounds(
     if rounds and not starts:  # not even the newest round fits
         return _trimmed(items, room, cost)
     filled = [number for number, kept in starts.items() if kept * 2 >= left]
-    start = max(filled or [min(starts, default=0)], key=_roundness)
+    start = min(starts, default=0)
+    if filled and start:  # else all of it fits
+        start = max(filled, key=lambda number: _roundness(rounds[number - 1][0], rounds[number][0]))
     before = [item for each in rounds[:start] for item in each if role_of(item) == "system"]
     return before + [item for each in rounds[start:] for item in each]
 
 
-def _roundness(number: int) -> int:
-    """Return the highest power of two that divides *number*; zero is the roundest of all."""
-    return number & -number or 2**62
+def _roundness(before: MemoryItem, item: MemoryItem) -> tuple[int, int]:
+    """Return how round the moment between two messages is: the largest power of two it passes.
+
+    After a pause that is likely to be large, so a window likes to begin where a talk did. Where
+    moments are equal, as after an import, a checksum of the text decides.
+    """
+    passed = _microseconds(before) ^ _microseconds(item)
+    return passed.bit_length(), zlib.crc32(item.content.encode("utf-8", "surrogatepass"))
+
+
+def _microseconds(item: MemoryItem) -> int:
+    return (item.created_at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _rounds(units: Sequence[Unit]) -> Iterator[list[MemoryItem]]:

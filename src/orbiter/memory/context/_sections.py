@@ -1,5 +1,6 @@
 """Sections of a context: what may be shown at all, what that looks like, and what it costs."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -332,6 +333,18 @@ def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:
         # messages, what is said stands unescaped beside this fence, and may not hold its mark.
         stable = derive_mark(secret, f"summary\0{parts.summary}", avoid=(*around, *said))
     else:
-        first = parts.history[0].id if parts.history else ""
-        stable = derive_mark(secret, first, avoid=around)
+        stable = derive_mark(secret, _name(parts.history), avoid=around)
     return stable, new_mark(avoid=(*around, *said, parts.summary))
+
+
+def _name(history: Sequence[MemoryItem]) -> str:
+    """Return what names a conversation, whatever part of it was read: its scope, or its first item.
+
+    A long conversation is read from another message with every turn.
+    """
+    if not history:
+        return ""
+    scope = history[0].metadata
+    if scope.session_id is None:
+        return history[0].id
+    return json.dumps([scope.user_id, scope.agent_id, scope.session_id])

@@ -834,11 +834,19 @@ class PastMemory(Blocking[agent.PastMemory]):
     def __iter__(self) -> Stream[MemoryItem]:
         """Yield all that was remembered, newest first."""
     def recall(
-        self, query: str, *, k: int = 10, memory_type: str | None = None, where: Where | None = None
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        memory_type: str | None = None,
+        where: Where | None = None,
+        min_relevance: float = 0.0,
+        spread: bool | None = None,
     ) -> RecallResult:
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
-        The newest 5,000 of the scope are looked at, and indexed for this one answer.
+        *min_relevance* and *spread* are those of `ScopedMemory.recall`. The newest 5,000 of the
+        scope are looked at, and indexed for this one answer.
         """
     @property
     def scope(self) -> MemoryMetadata:

@@ -384,7 +384,8 @@ _PAST = (
               is_absent_404=True),
     Operation("recall", "past", "POST", "past/recall", "read",
               (_body("query", TEXT), _body("k", WHOLE, 10), _body("memory_type", TEXT, None),
-               _body("where", WHERE, None)), RECALLED),
+               _body("where", WHERE, None), _body("min_relevance", NUMBER, 0.0),
+               _body("spread", FLAG, None)), RECALLED),
 )  # fmt: skip
 
 _AUDIT = (

@@ -97,10 +97,9 @@ async def recall(  # noqa: PLR0913 - the filters
         "since": read_when("since", since),
         "until": read_when("until", until),
         "min_trust": None if min_trust is None else min_trust.value,
-        "min_relevance": min_relevance,
-        "spread": spread,
         "explain": explain,
     }
+    answers: dict[str, Any] = {"min_relevance": min_relevance or 0.0, "spread": spread}
     then = read_when("as-of", as_of)
     if then is not None:
         check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
@@ -110,12 +109,12 @@ async def recall(  # noqa: PLR0913 - the filters
     waiting = 0
     async with run.both() as (store, memory):
         if then is not None:
-            result = await memory.as_of(then).recall(asked, k=k, **filters)
+            result = await memory.as_of(then).recall(asked, k=k, **filters, **answers)
         else:
             if mode in (Mode.HYBRID, Mode.MEANING):
                 waiting = await embed_waiting(run.out, store, within=PATIENCE)
-            bounds["min_relevance"] = min_relevance or 0.0
-            result = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
+            filters |= bounds | answers
+            result = await memory.recall(asked, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
     note_waiting(waiting)
     if run.out.is_json:
