@@ -33,6 +33,8 @@ def test_chats_are_listed_with_how_much_was_said(spoken: Cli) -> None:
     assert chat["items"] == 9
     assert spoken.ok("chat", "list").startswith("lisbon\t9\t")
     assert len(spoken.json("chat", "list", "--all")) == 2
+    assert spoken.ok("chat") == spoken.ok("chat", "list")
+    assert len(spoken.json("chat", "--all")) == 2
 
 
 def test_a_chat_is_shown_with_its_tool_calls(spoken: Cli) -> None:

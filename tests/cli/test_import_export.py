@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
-from tests.timing import HANG
+from tests.timing import HANG, until_blocking
 
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
@@ -316,6 +317,37 @@ def test_a_bar_is_drawn_on_stderr_and_ctrl_c_ends_it(cli: Cli, tmp_path: Path) -
     assert done.stdout.startswith("4 memories (openai): ")
     assert "importing" in done.stderr
     assert "%" in STYLE.sub("", done.stderr)
+
+
+@posix
+def test_an_interrupted_import_says_what_is_stored_and_goes_on(cli: Cli, tmp_path: Path) -> None:
+    path = _talk(tmp_path / "long.jsonl", rounds=4_000)
+    process = subprocess.Popen(
+        [*COMMAND, "import", path], env=environment(cli.url), stderr=subprocess.PIPE, text=True
+    )
+    until_blocking(lambda: _stored(cli) > 0)
+
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=HANG)
+    kept = _stored(cli)
+    again = cli.json("import", path)
+
+    assert process.returncode == 130
+    assert 0 < kept < 8_000
+    assert f"stopped; {kept:,} new memories are stored. Run the same command again" in told
+    assert (again["unchanged"], again["stored"]) == (kept, 8_000 - kept)
+    assert _stored(cli) == 8_000
+
+
+def _stored(cli: Cli) -> int:
+    """Return how many memories the store has, also while another process writes to it."""
+    if not Path(cli.url).exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{cli.url}?mode=ro", uri=True)) as store:
+        try:
+            return int(store.execute("SELECT count(*) FROM memory_items").fetchone()[0])
+        except sqlite3.OperationalError:  # it is being made
+            return 0
 
 
 @posix

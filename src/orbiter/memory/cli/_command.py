@@ -34,6 +34,7 @@ __all__ = [
     "command",
     "is_missing",
     "is_served",
+    "name_completers",
     "new_app",
     "not_there",
     "os_user",
@@ -263,8 +264,23 @@ def new_app() -> typer.Typer:
     return typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
-def _option(*names: str, text: str, kind: Any = str | None) -> Any:
-    return Annotated[kind, typer.Option(*names, help=text, show_default=False)]
+name_completers: list[Callable[[typer.Context, str, str], list[tuple[str, str]]]] = []
+"""What returns names for a shell; `_completion`, which stands above this module, adds itself."""
+
+
+def _option(*names: str, text: str, kind: Any = str | None, completed: str = "") -> Any:
+    """Return an option; *completed* is the part of a scope whose names a shell offers for it."""
+    complete = _names_of(completed) if completed else None
+    return Annotated[
+        kind, typer.Option(*names, help=text, show_default=False, autocompletion=complete)
+    ]
+
+
+def _names_of(name: str) -> Callable[..., Any]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        return [each for names in name_completers for each in names(ctx, incomplete, name)]
+
+    return complete
 
 
 _URL = {
@@ -273,11 +289,13 @@ _URL = {
     "model": _option("--model", text=f"`auto`, or `none` for words only. [env: {_ENV}MODEL]"),
 }
 _SCOPE = {
-    "user": _option("--user", text=f"User. [env: {_ENV}USER]"),
+    "user": _option("--user", text=f"User. [env: {_ENV}USER]", completed="user"),
     "no_user": _option("--no-user", text="No user: only what the other options name.", kind=bool),
-    "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
-    "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
-    "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
+    "session": _option(
+        "--session", text=f"Only this session. [env: {_ENV}SESSION]", completed="session"
+    ),
+    "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]", completed="task"),
+    "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]", completed="agent"),
     "by": _option("--by", text=f"Actor, as shown by `history`. [env: {_ENV}BY]"),
 }
 _ALL = {"everyone": _option("--all", text="All memories, of any user and scope.", kind=bool)}

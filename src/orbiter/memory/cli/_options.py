@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._text import parse_when
 
@@ -32,7 +33,14 @@ __all__ = [
     "read_where",
 ]
 
-Id = Annotated[str, typer.Argument(help="The memory's id.", show_default=False)]
+Id = Annotated[
+    str,
+    typer.Argument(
+        help="The memory's id, its beginning or end, or `@1`, a row of the last list.",
+        show_default=False,
+        autocompletion=complete_ids,
+    ),
+]
 Since = Annotated[
     str | None,
     typer.Option(

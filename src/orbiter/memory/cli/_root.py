@@ -251,5 +251,6 @@ def run() -> None:
     if f"_{NAME.replace('-', '_').upper()}_COMPLETE" in os.environ:
         from typer import completion  # noqa: PLC0415 - only when a shell asks
 
+        import_module("orbiter.memory.cli._completion")  # for the names after `--user`
         completion.completion_init()  # type: ignore[attr-defined]  # it is there since 0.4
     app(prog_name=NAME)

@@ -106,13 +106,17 @@ def entry(mark: "Text", lines: Sequence["Text"]) -> "RenderableType":
     return grid
 
 
-def print_items(out: Output, items: Sequence["MemoryItem"]) -> None:
-    """Print items: two lines each for a person, one for a program."""
+def print_items(out: Output, items: Sequence["MemoryItem"], *, first: int | None = None) -> None:
+    """Print items: two lines each for a person, one for a program.
+
+    With *first*, a person sees their numbers from there on, for `@1`.
+    """
     if out.is_plain():
         out.rows(_row(item) for item in items)
         return
-    for item in items:
-        mark = styled(("●", _STYLES.get(item.memory_type, "blue")))
+    for index, item in enumerate(items):
+        sign = "●" if first is None else f"{first + index:>2}"
+        mark = styled((sign, _STYLES.get(item.memory_type, "blue")))
         text = styled(shortened(said(item), 4 * out.console.width))
         out.show(entry(mark, [text, facts(item)]))
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app, without_a_name
+from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
+from orbiter.memory.cli._item_ids import find_id
 from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened
@@ -78,7 +80,10 @@ async def list_audit(
     action: Annotated[
         str | None, typer.Option(help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
     ] = None,
-    item: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
+    item: Annotated[
+        str | None,
+        typer.Option(help="Only what was done to this memory.", autocompletion=complete_ids),
+    ] = None,
     since: Since = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
     before: Annotated[
@@ -93,13 +98,16 @@ async def list_audit(
     asked: dict[str, Any] = {
         **(run.target.scope() or {}),
         "action": action,
-        "item_id": item,
         "since": read_when("since", since),
         "before": before,
     }
     async with run.memory(meaning=False) as memory:
         has_log = _has_log(memory)
-        found = await memory.audit.entries(**asked, limit=limit)
+        if item is not None:
+            scope = run.target.scope()
+            handle = memory.unscoped() if scope is None else memory.scope(**scope)
+            item = await find_id(run, handle, item)
+        found = await memory.audit.entries(**asked, item_id=item, limit=limit)
         if not found and not has_log:
             raise _no_log(memory)
     if run.out.is_json:

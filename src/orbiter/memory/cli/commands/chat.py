@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
+from orbiter.memory.cli._completion import complete_chats
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
 from orbiter.memory.cli._options import MinRelevance, Spread
@@ -28,7 +29,12 @@ __all__ = ["app", "spoken", "token_bar"]
 
 app = new_app()
 chat = new_app()
-app.add_typer(chat, name="chat", help="List and show conversations.")
+app.add_typer(
+    chat,
+    name="chat",
+    cls=without_a_name(lambda: "list"),
+    help="List and show conversations.\n\nWithout a command, it lists them.",
+)
 
 _WHO = {
     "human": ("user", "bold green"),
@@ -37,7 +43,10 @@ _WHO = {
     "system": ("system", "bold magenta"),
 }
 
-Name = Annotated[str, typer.Argument(metavar="CHAT", help="Id of the conversation.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="CHAT", help="Id of the conversation.", autocompletion=complete_chats),
+]
 
 
 @command(chat, "list")

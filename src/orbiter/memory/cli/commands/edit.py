@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
+from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
+from orbiter.memory.cli._item_ids import find_id, find_ids
 from orbiter.memory.cli._options import (
     DryRun,
     Id,
@@ -73,6 +75,7 @@ async def edit(  # noqa: PLR0913 - what may be changed
         end = read_end("expires", expires)
     has_labels = bool(tag) or any(x is not None for x in (importance, source, labels, end))
     async with run.scoped() as memory:
+        item_id = await find_id(run, memory, item_id)
         if text == "-":
             text = read_stdin().strip()
         elif text is None and not has_labels:
@@ -103,7 +106,11 @@ async def edit(  # noqa: PLR0913 - what may be changed
 async def forget(  # noqa: PLR0913 - the filters
     run: CommandContext,
     item_ids: Annotated[
-        list[str] | None, typer.Argument(help="Ids of memories; `-` reads them from stdin.")
+        list[str] | None,
+        typer.Argument(
+            help="Ids of memories, or rows such as `@1`; `-` reads them from stdin.",
+            autocompletion=complete_ids,
+        ),
     ] = None,
     *,
     query: Annotated[str, typer.Option("--query", help="All that contain this text.")] = "",
@@ -138,6 +145,7 @@ async def forget(  # noqa: PLR0913 - the filters
         )
     async with run.scoped(meaning=False) as memory:
         if ids:
+            ids = await find_ids(run, memory, ids)
             gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
             for item_id in missing:
                 say(str(await not_there(run.target, memory, item_id)))

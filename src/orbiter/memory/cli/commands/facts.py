@@ -16,6 +16,7 @@ from orbiter.memory.cli._fact_views import (
     value_of,
     when,
 )
+from orbiter.memory.cli._item_ids import find_id
 from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
@@ -185,7 +186,7 @@ async def revert_fact(run: CommandContext, key: Key) -> None:
 async def retract_fact(run: CommandContext, item_id: Id) -> None:
     """Take back one assertion by its id: it was wrong."""
     async with run.scoped(meaning=False) as memory:
-        fact = await memory.facts.retract(item_id)
+        fact = await memory.facts.retract(await find_id(run, memory, item_id))
     _print(run, fact, "retracted")
 
 

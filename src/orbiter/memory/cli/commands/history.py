@@ -14,7 +14,9 @@ from orbiter.memory.cli._command import (
     not_there,
     past_of,
 )
+from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
+from orbiter.memory.cli._item_ids import find_id
 from orbiter.memory.cli._options import Id, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line
@@ -38,8 +40,10 @@ async def restore(
         str,
         typer.Argument(
             metavar="ITEM_ID|FILE",
-            help="The memory's id; or a backup, which replaces the whole store.",
+            help="The memory's id, or a row such as `@1`; or a backup, which replaces the whole "
+            "store.",
             show_default=False,
+            autocompletion=complete_ids,
         ),
     ],
     *,
@@ -58,6 +62,7 @@ async def restore(
             )
         return await _restore_backup(run, Path(item_id), yes=yes)
     async with run.scoped() as memory:
+        item_id = await find_id(run, memory, item_id)
         try:
             item = await memory.restore(item_id, version=version)
         except ItemNotFoundError:
@@ -109,6 +114,7 @@ async def _restore_backup(run: CommandContext, path: Path, *, yes: bool) -> int:
 async def history(run: CommandContext, item_id: Id) -> None:
     """Show every version of a memory and what changed."""
     async with run.scoped(meaning=False) as memory:
+        item_id = await find_id(run, memory, item_id)
         versions = await memory.history(item_id)
         if not versions:
             raise await not_there(run.target, memory, item_id)

@@ -1,5 +1,6 @@
 """What other programs remember, and our own exports: `import`."""
 
+import asyncio
 import shutil
 import sys
 import tempfile
@@ -84,6 +85,7 @@ async def import_(
             done = [(path, each.found) for path, each in zip(paths, looked, strict=True)]
         else:
             async with run.both(creates=True) as (store, memory):
+                before = (await memory.stats()).items
                 try:
                     with run.out.progress("importing", unit="") as advance:
                         for path, file in zip(paths, files, strict=True):
@@ -93,12 +95,29 @@ async def import_(
                             done.append((path, found))
                     if sum(each.stored + each.updated for _, each in done) > _FEW:
                         waiting = await embed_waiting(run.out, store)
-                except BaseException:  # Ctrl-C, too: it is told, and goes on
+                except BaseException as exc:  # Ctrl-C, too: it is told, and goes on
                     _print_results(run, done)  # what is stored stays, whatever became of the rest
+                    if isinstance(exc, asyncio.CancelledError):  # what Ctrl-C is in here
+                        stored = (await memory.stats()).items - before
+                        _say_interrupted(stored, is_complete=len(done) == len(files))
                     raise
     _print_results(run, done)
     note_waiting(waiting)
     return ERROR if any(not _is_note(one) for _, each in done for one in each.problems) else 0
+
+
+def _say_interrupted(stored: int, *, is_complete: bool) -> None:
+    """Say what an interrupted import has stored, and how to continue it; also in a log."""
+    if is_complete:
+        say("stopped while embedding; everything is stored, `recall` embeds the rest", kind="note")
+        return
+    # Others may have forgotten more meanwhile than this has stored.
+    told = f"{counted(stored, 'new memory is', 'new memories are')} stored" if stored > 0 else ""
+    say(
+        f"stopped; {told or 'no new memory is stored'}. Run the same command again to continue: "
+        "nothing is imported twice",
+        kind="note",
+    )
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
+from orbiter.memory.cli._item_ids import find_id, keep_rows
 from orbiter.memory.cli._options import (
     AsOf,
     Id,
@@ -84,23 +85,29 @@ async def list_(  # noqa: PLR0913 - the filters
     then = read_when("as-of", as_of)
     if then is not None:
         check_past(**bounds)
-    shown: list[MemoryItem] = []
-    count, after = 0, None
+    items: list[MemoryItem] = []
+    ids: list[str] = []
+    after = None
     async with run.both(meaning=False) as (store, memory):
+        if cursor is not None:
+            cursor = await find_id(run, memory, cursor)
+            asked |= {"cursor": cursor}
         ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
         async for page in _pages(ask, asked, goes_on=is_all):
-            count, after = count + len(page), page.next
+            after = page.next
             if run.out.is_json:
-                shown += page
+                items += page
             else:
-                print_items(run.out, page)
+                print_items(run.out, page, first=len(ids) + 1)
+            ids += [item.id for item in page]
         await run.note_default_user(store)
+    keep_rows(run, ids)
     if run.out.is_json:
-        run.out.data({"items": [as_json(item) for item in shown], "next": after})
+        run.out.data({"items": [as_json(item) for item in items], "next": after})
         return
     if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
         run.out.note(f"there are more: --cursor {after}")
-    if not count:
+    if not ids:
         run.out.note("no memories here; `--all` shows everyone's")
 
 
@@ -120,6 +127,7 @@ async def _pages(
 async def show(run: CommandContext, item_id: Id) -> None:
     """Show one memory with all its details."""
     async with run.scoped(meaning=False) as memory:
+        item_id = await find_id(run, memory, item_id)
         item = await memory.get(item_id)
         if item is None:
             raise await not_there(run.target, memory, item_id)

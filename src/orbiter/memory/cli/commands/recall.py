@@ -9,6 +9,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
+from orbiter.memory.cli._item_ids import keep_rows
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -117,6 +118,7 @@ async def recall(  # noqa: PLR0913 - the filters
             result = await memory.recall(asked, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
     note_waiting(waiting)
+    keep_rows(run, [hit.item.id for hit in result])
     if run.out.is_json:
         run.out.data(
             {

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
+from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._fact_views import print_facts, value_of, when
+from orbiter.memory.cli._item_ids import find_ids
 from orbiter.memory.cli._output import ask, can_ask, styled
 from orbiter.memory.cli._text import counted, one_line, shortened
 from orbiter.memory.cli._views import as_json, entry
@@ -36,7 +38,9 @@ app.add_typer(
     "Without a command, it asks about each; in a pipe, it lists them.",
 )
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of drafts.")]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ID", help="Ids of drafts.", autocompletion=complete_ids)
+]
 _ANSWERS = {"a": "accept", "d": "discard", "s": "skip", "q": "quit"}
 _QUOTED = 3
 """Memories that are shown of those a proposal was taken from."""
@@ -134,7 +138,7 @@ async def _decide(
     decided: list[FactMemory] = []
     try:
         async with run.scoped(meaning=False) as memory:
-            for item_id in dict.fromkeys(item_ids):
+            for item_id in dict.fromkeys(await find_ids(run, memory, item_ids)):
                 decided += [await getattr(memory.facts, what)(item_id)]
     finally:  # whatever becomes of the rest, these are decided
         if run.out.is_json and decided:

@@ -1,0 +1,156 @@
+"""Ids as people type them: whole, a beginning or an end of one, or `@1`, a row of the last list.
+
+Everything is looked up in the scope of the command, so another user's memory is never matches. The
+rows are kept per terminal in the state folder of this user: ids only, for a day.
+"""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbiter.memory.cli._command import CommandContext
+from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._text import shortened
+from orbiter.memory.cli._views import said
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.model.items import MemoryItem
+
+__all__ = ["find_id", "find_ids", "keep_rows"]
+
+_WHOLE = re.compile(r"[0-9a-f]{32}")
+_ROW = re.compile(r"@(\d{1,6})")
+_SHORTEST = 4
+_MAX_CANDIDATES = 5
+"""Candidates of an ambiguous id that are named."""
+_PAGE = 500
+_DAY = 86_400.0
+
+
+async def find_ids(run: CommandContext, memory: "ScopedMemory", texts: Sequence[str]) -> list[str]:
+    """Return the ids that *texts* mean: see `find_id`."""
+    return [await find_id(run, memory, text) for text in texts]
+
+
+async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str:
+    """Return the id that *text* means in the scope of *memory*; *text* itself if it means none.
+
+    `UsageError` if several memories have it, or if there is no such row.
+    """
+    if text.startswith("@"):
+        return _row(run, text)
+    if _WHOLE.fullmatch(text) or len(text) < _SHORTEST or await memory.get(text) is not None:
+        return text
+    matches = await _candidates(memory, text)
+    if len(matches) > 1:
+        more = ", …" if len(matches) > _MAX_CANDIDATES else ""
+        lines = [f"  {each.id}  {shortened(said(each), 60)}" for each in matches[:_MAX_CANDIDATES]]
+        raise UsageError(
+            f"`{text}` is ambiguous; give more of the id, from its beginning or its end:\n"
+            + "\n".join(lines)
+            + more
+        )
+    return matches[0].id if matches else text
+
+
+async def _candidates(memory: "ScopedMemory", text: str) -> "list[MemoryItem]":
+    """Return memories whose id begins with *text*, or else ends so; forgotten ones come last.
+
+    Ids begin with their time, so what tells two apart that were made together is the end.
+    """
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+
+    begins = {"$and": [{"id": {"$gte": text}}, {"id": {"$lt": f"{text}\U0010ffff"}}]}
+    for forgotten in (False, True):
+        with suppress(UnsupportedError):  # a Redis keeps nothing that was forgotten
+            matches = await memory.list(
+                where=begins, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
+            ) or await _ends(memory, text, forgotten=forgotten)
+            if matches:
+                return list(matches)
+    return []
+
+
+async def _ends(memory: "ScopedMemory", text: str, *, forgotten: bool) -> "list[MemoryItem]":
+    matches: list[MemoryItem] = []
+    cursor: str | None = None
+    while True:
+        page = await memory.list(
+            where={"id": {"$contains": text}}, limit=_PAGE, cursor=cursor, forgotten=forgotten
+        )
+        matches += [item for item in page if item.id.endswith(text)]
+        cursor = page.next
+        if cursor is None or len(matches) > _MAX_CANDIDATES:
+            return matches
+
+
+def keep_rows(run: CommandContext, ids: Sequence[str]) -> None:
+    """Keep the rows that a terminal was shown, for `@1`, if its folder can be written to."""
+    path = _path()
+    if path is None or not run.out.is_terminal or run.out.is_json:
+        return
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for old in path.parent.glob("*.json"):
+            if time.time() - old.stat().st_mtime > _DAY:
+                old.unlink()
+        made = path.with_suffix(f".{os.getpid()}")
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123 - with its mode
+            json.dump({"of": _seal(run), "ids": list(ids)}, file)
+        made.replace(path)
+
+
+def _row(run: CommandContext, text: str) -> str:
+    number = _ROW.fullmatch(text)
+    if number is None:
+        raise UsageError(f"`{text}` is not a valid row; write `@1` for the first of the last list")
+    path = _path()
+    way = "run `orbiter-memory list` or `recall` in this terminal first"
+    try:
+        if path is None or time.time() - path.stat().st_mtime > _DAY:
+            raise FileNotFoundError
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        ids, seal = list(kept["ids"]), kept["of"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(f"`{text}` means nothing yet; {way}") from None
+    if seal != _seal(run):
+        raise UsageError(
+            f"`{text}` is a row of a list of another store or scope; list the memories of "
+            f"{run.target.describe()} first, with the same options"
+        )
+    index = int(number[1]) - 1
+    if not 0 <= index < len(ids):
+        last = f"`@{len(ids)}`" if ids else "none: it was empty"
+        raise UsageError(f"the last list has no row `{text}`; its last is {last}")
+    return str(ids[index])
+
+
+def _seal(run: CommandContext) -> str:
+    """Return a digest of the store and the scope, so that neither is written down."""
+    scope = json.dumps(run.target.scope(), sort_keys=True)
+    url = run.unopened(meaning=False).url
+    place = str(Path(url.removeprefix("sqlite:///")).absolute()) if "sqlite" in url else url
+    return hashlib.sha256(f"{place}\n{scope}".encode()).hexdigest()
+
+
+def _path() -> Path | None:
+    """Return the file of this terminal; `None` where there is no terminal."""
+    from platformdirs import user_state_path  # noqa: PLC0415 - `--help` needs it not
+
+    for number in (0, 1, 2):
+        with suppress(OSError):
+            if os.isatty(number):
+                name = os.ttyname(number) if hasattr(os, "ttyname") else str(os.getppid())
+                # A terminal's name is used again; the session of its shell is another.
+                session = os.getsid(0) if hasattr(os, "getsid") else 0
+                digest = hashlib.sha256(f"{name} {session}".encode()).hexdigest()[:16]
+                folder = user_state_path("orbiter-memory", appauthor=False)
+                return folder / "lists" / f"{digest}.json"
+    return None

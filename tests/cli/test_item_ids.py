@@ -1,0 +1,233 @@
+"""Ids by a part of them or by the row of the last list, and what a shell completes."""
+
+import asyncio
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_pipe, in_terminal
+
+from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
+
+
+def _store(cli: Cli, **ids: str) -> None:
+    """Store memories of alice by these ids."""
+
+    async def add() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            for item_id, text in ids.items():
+                about = MemoryMetadata(user_id="alice")
+                await memory.store.add(MemoryItem(id=item_id, content=text, metadata=about))
+
+    asyncio.run(add())
+
+
+ONE = "01a1dfc25f54700087932c115e9b1259"
+TWO = "01a1dfc25f54700187932c115e9bffff"
+
+
+@pytest.fixture
+def two(cli: Cli) -> Cli:
+    _store(cli, **{ONE: "likes green tea", TWO: "lives in Lisbon"})
+    return cli
+
+
+def test_a_memory_is_shown_by_the_beginning_or_the_end_of_its_id(two: Cli) -> None:
+    assert two.json("show", "01a1dfc25f547000")["id"] == ONE
+    assert two.json("show", "1259")["id"] == ONE
+    assert two.json("show", "ffff")["id"] == TWO
+
+
+def test_every_command_that_takes_an_id_takes_a_part_of_it(two: Cli) -> None:
+    two.ok("edit", "1259", "likes black tea")
+    assert two.json("history", "1259")[-1]["item"]["content"] == "likes black tea"
+    assert two.json("forget", "1259", "ffff")["items"][0]["id"] == ONE
+    assert two.json("history", "1259")[-1]["change"] == "deleted"
+    two.ok("restore", "1259")
+    assert [each["id"] for each in two.json("list")["items"]] == [ONE]
+    assert two.json("list", "--cursor", "1259")["items"] == []
+
+    two.ok("facts", "put", "city", "Lisbon")
+    fact = two.json("facts")[0]["id"]
+    two.ok("facts", "retract", fact[-8:])
+    assert two.json("facts") == []
+
+
+def test_an_ambiguous_part_lists_the_candidates_and_changes_nothing(two: Cli) -> None:
+    result = two("forget", "01a1dfc2")
+
+    assert result.exit_code == 2
+    assert "`01a1dfc2` is ambiguous" in result.stderr
+    assert f"{ONE}  likes green tea" in result.stderr
+    assert f"{TWO}  lives in Lisbon" in result.stderr
+    assert len(two.json("list")["items"]) == 2
+
+
+def test_a_part_of_less_than_four_characters_means_nothing(two: Cli) -> None:
+    assert two("show", "259").exit_code == 3
+
+
+def test_an_id_that_is_the_beginning_of_another_means_itself(cli: Cli) -> None:
+    _store(cli, note="the short one", note2="the long one")
+
+    assert cli.json("show", "note")["content"] == "the short one"
+
+
+def test_a_part_never_means_a_memory_of_another_user(two: Cli) -> None:
+    for part in ("01a1dfc25f547000", "1259"):
+        for command in ("show", "forget", "history", "restore"):
+            result = two(command, part, "--user", "bob")
+            assert result.exit_code == 3, result.output
+            assert ONE not in result.output
+    assert two.json("show", "1259", "--all")["id"] == ONE
+
+
+# Rows
+
+
+@pytest.fixture
+def env(cli: Cli, tmp_path: Path) -> dict[str, str]:
+    return environment(cli.url, {"XDG_STATE_HOME": str(tmp_path / "state")})
+
+
+def _typed(script: str, env: dict[str, str]) -> str:
+    """Run lines of a shell in one terminal, and return what it shows."""
+    import pty  # noqa: PLC0415 - not on Windows
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["sh", "-c", script.replace("om ", f"{sys.executable} -m orbiter.memory.cli ")],
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            read = os.read(ours, 65_536)
+        except OSError:
+            break
+        if not read:
+            break
+        shown += read
+    process.wait()
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+
+def test_a_row_of_the_last_list_is_its_number(two: Cli, env: dict[str, str]) -> None:
+    shown = _typed("om list; om show @2; om show @1 | grep Lisbon", env)
+
+    assert " 1 lives in Lisbon" in shown
+    assert re.search(rf"id +{ONE}", shown)
+    assert shown.rstrip().endswith("lives in Lisbon")
+
+
+def test_a_row_of_the_last_recall_is_its_number(two: Cli, env: dict[str, str]) -> None:
+    shown = _typed("om list >/dev/null; om recall tea; om forget @1; om show @1", env)
+
+    assert "forgotten; `restore ID` undoes it" in shown
+    assert f"the memory `{ONE}` of user `alice` was" in shown.replace("\n", " ")
+
+
+def test_a_row_is_refused_without_a_list_and_beyond_it(two: Cli, env: dict[str, str]) -> None:
+    shown = _typed("om show @1; om list; om show @3; om show @x", env).replace("\n", " ")
+
+    assert "`@1` means nothing yet; run `orbiter-memory list`" in shown
+    assert "the last list has no row `@3`; its last is `@2`" in shown
+    assert "`@x` is not a valid row" in shown
+
+
+def test_a_row_means_nothing_for_another_scope_or_store(two: Cli, env: dict[str, str]) -> None:
+    shown = _typed("om list; om show @1 --user bob; om show @1 --all", env).replace("\n", " ")
+
+    assert shown.count("`@1` is a row of a list of another store or scope") == 2
+    assert shown.count("id  ") == 0
+
+
+def test_rows_are_forgotten_after_a_day_and_say_nothing_of_memories(
+    two: Cli, env: dict[str, str], tmp_path: Path
+) -> None:
+    script = "om list; ls {0}/*/lists; touch -d '2 days ago' {0}/*/lists/*; om show @1".format(
+        tmp_path / "state"
+    )
+
+    shown = _typed(script, env)
+
+    (kept,) = (tmp_path / "state").rglob("*.json")
+    assert "`@1` means nothing yet" in shown.replace("\n", " ")
+    assert kept.stat().st_mode & 0o077 == 0
+    assert "alice" not in kept.read_text()
+    assert "Lisbon" not in kept.read_text()
+    assert time.time() - kept.stat().st_mtime > 86_400
+
+
+def test_a_program_has_no_rows(two: Cli, env: dict[str, str], tmp_path: Path) -> None:
+    assert in_pipe(["list"], env).code == 0
+    refused = in_pipe(["show", "@1"], env)
+
+    assert refused.code == 2
+    assert "run `orbiter-memory list`" in refused.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_folder_that_cannot_be_written_spoils_no_list(two: Cli, env: dict[str, str]) -> None:
+    ended = in_terminal(["list"], {**env, "XDG_STATE_HOME": "/dev/null"})
+
+    assert ended.code == 0
+    assert "lives in Lisbon" in ended.stdout
+
+
+# Completion
+
+
+def _completed(cli: Cli, line: str, **more: str) -> list[str]:
+    env = {
+        "_ORBITER_MEMORY_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"orbiter-memory {line}",
+        "COMP_CWORD": str(len(line.split(" "))),
+        **more,
+    }
+    ended = in_pipe([], environment(cli.url, env))
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+def test_a_shell_completes_ids_of_the_scope_only(two: Cli) -> None:
+    assert _completed(two, "show 01a1dfc25f547000") == [ONE]
+    assert _completed(two, "show ") == [TWO, ONE]
+    assert _completed(two, "show --user bob ") == []
+    assert _completed(two, "forget 01a1dfc25f547001") == [TWO]
+    two.ok("forget", ONE)
+    assert _completed(two, "restore ") == [ONE]
+
+
+def test_a_shell_completes_users_agents_and_chats(two: Cli) -> None:
+    two.remember("shared", "--user", "bob", "--agent", "planner")
+
+    async def talk() -> None:
+        async with AgentMemory(two.url, embeddings=None) as memory:
+            await memory.scope(user_id="alice").chat("trip").add("hello")
+            await memory.scope(user_id="bob").chat("secret").add("hello")
+
+    asyncio.run(talk())
+
+    assert sorted(_completed(two, "list --user ")) == ["alice", "bob"]
+    assert _completed(two, "list --user b") == ["bob"]
+    assert _completed(two, "list --agent ") == ["planner"]
+    assert _completed(two, "chat show ") == ["trip"]
+    assert _completed(two, "context --user bob ") == ["secret"]
+
+
+def test_completion_is_silent_without_a_store_and_makes_none(cli: Cli) -> None:
+    assert _completed(cli, "show ") == []
+    assert _completed(cli, "list --user ", ORBITER_MEMORY_URL="postgresql://127.0.0.1:1/x") == []
+    assert not Path(cli.url).exists()
