@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
 BENCH := $(VENV)-bench
+DOCS := $(VENV)-docs
 # The checkout's own interpreter settings must not change what is tested.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench pictures requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench docs pictures requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -68,6 +69,10 @@ soak: $(VENV)/.dev ## kill, cut off and starve the stores for half an hour (SCAL
 bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1 a million rows)
 	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(if $(FULL),--full)
 
+# A warning of mkdocs is an error. The tools have an environment of their own, and load nothing when they build.
+docs: $(DOCS)/.ready ## build the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+
 pictures: $(VENV)/.dev ## take the pictures of README and docs again, from the real program
 	$(BIN)/python -m docs.build_pictures
 
@@ -75,13 +80,14 @@ requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade -c requirements-dev.txt requirements-bench.in -o requirements-bench.txt
+	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-docs.in -o requirements-docs.txt
 	compile="$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --upgrade"; \
 	for each in tests/integrations/frameworks/*.in; do \
 		$$compile -c requirements-dev.txt $$each -o $${each%.in}.txt 2>/dev/null \
 			|| $$compile $$each -o $${each%.in}.txt || exit 1; done # those that conflict stay apart
 
 clean: ## remove the environments and caches
-	rm -rf $(VENV) $(BENCH) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(DOCS) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 # uv installs the same set many times faster; where it cannot be had, or fails, pip does the work.
 define install
@@ -109,4 +115,9 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml req
 $(BENCH)/.ready: requirements-dev.txt requirements-bench.txt pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	@$(call install,$(BENCH),-r requirements-dev.txt -r requirements-bench.txt $(LOCAL))
+	@touch $@
+
+$(DOCS)/.ready: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	@$(call install,$(DOCS),-r requirements-docs.txt)
 	@touch $@
