@@ -47,7 +47,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "review": ("commands.review", "Accept or discard facts that were proposed."),
     },
     "Conversations": {
-        "chat": ("commands.chat", "List and show conversations."),
+        "chat": (
+            "commands.talk",
+            "List and show conversations, or talk to a model that remembers.",
+        ),
         "context": ("commands.chat", "Print the context for a model, within a token budget."),
     },
     "Import and export": {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
-__all__ = ["app", "spoken", "token_bar"]
+__all__ = ["app", "chat", "print_context", "spoken", "token_bar"]
 
 app = new_app()
 chat = new_app()
@@ -33,7 +33,8 @@ app.add_typer(
     chat,
     name="chat",
     cls=without_a_name(lambda: "list"),
-    help="List and show conversations.\n\nWithout a command, it lists them.",
+    help="List and show conversations, or talk to a model that remembers.\n\n"
+    "Without a command, it lists them.",
 )
 
 _WHO = {
@@ -201,11 +202,7 @@ async def context(  # noqa: PLR0913 - the options of a command
     if run.out.is_json:
         run.out.data(_context_json(made))
         return
-    sent = made.messages()
-    if sent.system:
-        _print_message(run, "system", sent.system)
-    for message in sent.messages:
-        _print_message(run, str(message.get("role") or message.get("type")), _content(message))
+    print_context(run, made)
     if run.out.is_watched:
         import sys  # noqa: PLC0415 - for its stream of now
 
@@ -221,6 +218,15 @@ def _context_json(made: "Context") -> dict[str, object]:
         "sections": [{"name": each.name, "tokens": each.tokens} for each in made.sections],
         "dropped": [asdict(each) for each in made.dropped],
     }
+
+
+def print_context(run: CommandContext, made: "Context") -> None:
+    """Print the messages of a context."""
+    sent = made.messages()
+    if sent.system:
+        _print_message(run, "system", sent.system)
+    for message in sent.messages:
+        _print_message(run, str(message.get("role") or message.get("type")), _content(message))
 
 
 def _print_message(run: CommandContext, role: str, text: str) -> None:
