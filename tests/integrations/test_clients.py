@@ -1,17 +1,15 @@
 """Wrapped clients of providers, against a server that answers as the providers do."""
 
-import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 from google import genai
+from tests.integrations.model_provider import Provider, running_provider
 
 from orbiter.memory import AgentMemory, sync
 from orbiter.memory.agent import Chat
@@ -19,146 +17,11 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.clients import wrap
 from orbiter.memory.messages import validate
 
-CALL = {
-    "id": "call_1",
-    "type": "function",
-    "function": {"name": "weather", "arguments": '{"city":"Oslo"}'},
-}
-
-
-class Provider(ThreadingHTTPServer):
-    """Answers every call, and knows what it was sent."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.requests: list[dict[str, Any]] = []
-        self.calls_tool = False
-        self.echoes = False
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    @property
-    def last(self) -> str:
-        """What the model was sent last, as text."""
-        return json.dumps(self.requests[-1], ensure_ascii=False)
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: Provider
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.requests.append(body)
-        text = f"answer {len(self.server.requests)}"
-        if self.server.echoes:
-            text = body["messages"][-1]["content"]
-        streams = bool(body.get("stream")) or "streamGenerateContent" in self.path
-        if self.path.endswith("/chat/completions"):
-            told = _chat(text, streams=streams, calls=self.server.calls_tool)
-        elif self.path.endswith("/responses"):
-            told = _responses(text, streams=streams)
-        elif self.path.endswith("/messages"):
-            told = _messages(text, streams=streams)
-        else:
-            told = _gemini(text, streams=streams)
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream" if streams else "application/json")
-        self.end_headers()
-        self.wfile.write(told.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-def _events(*events: dict[str, Any], named: bool = False) -> str:
-    return "".join(
-        (f"event: {each['type']}\n" if named else "") + f"data: {json.dumps(each)}\n\n"
-        for each in events
-    )
-
-
-def _chat(text: str, *, streams: bool, calls: bool) -> str:
-    head = {"id": "c", "created": 1, "model": "m"}
-    if not streams:
-        message: dict[str, Any] = {"role": "assistant", "content": None if calls else text}
-        message |= {"tool_calls": [CALL]} if calls else {}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return json.dumps({**head, "object": "chat.completion", "choices": [choice]})
-    first: dict[str, Any] = {"role": "assistant", "content": text[:3]}
-    second: dict[str, Any] = {"content": text[3:]}
-    if calls:
-        start = {**CALL, "index": 0, "function": {"name": "weather", "arguments": '{"city'}}
-        first = {"role": "assistant", "tool_calls": [start]}
-        second = {"tool_calls": [{"index": 0, "function": {"arguments": '":"Oslo"}'}}]}
-    ends = [None, None, "stop"]
-    pieces = [
-        {**head, "object": "chat.completion.chunk",
-         "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
-        for delta, end in zip([first, second, {}], ends, strict=True)
-    ]  # fmt: skip
-    return _events(*pieces) + "data: [DONE]\n\n"
-
-
-def _responses(text: str, *, streams: bool) -> str:
-    part = {"type": "output_text", "text": text, "annotations": []}
-    message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
-    response = {
-        "id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed",
-        "output": [{**message, "content": [part]}], "parallel_tool_calls": True, "tools": [],
-        "tool_choice": "auto",
-    }  # fmt: skip
-    if not streams:
-        return json.dumps(response)
-    done = {"type": "response.completed", "sequence_number": 1, "response": response}
-    return _events(done, named=True)
-
-
-def _messages(text: str, *, streams: bool) -> str:
-    message = {
-        "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
-        "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
-    }  # fmt: skip
-    if not streams:
-        return json.dumps({**message, "content": [{"type": "text", "text": text}]})
-    call = {"type": "tool_use", "id": "t", "name": "weather", "input": {}}
-    return _events(
-        {"type": "message_start", "message": {**message, "content": []}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": call},
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": '{"city": "Oslo"}'},
-        },
-        {"type": "content_block_stop", "index": 1},
-        {"type": "message_stop"},
-        named=True,
-    )
-
-
-def _gemini(text: str, *, streams: bool) -> str:
-    def piece(part: str, end: str | None) -> dict[str, Any]:
-        candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": part}]}}
-        return {"candidates": [{**candidate, **({"finishReason": end} if end else {})}]}
-
-    if not streams:
-        return json.dumps(piece(text, "STOP"))
-    return _events(piece(text[:3], None), piece(text[3:], "STOP"))
-
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    server = Provider()
-    thread = Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running_provider() as server:
+        yield server
 
 
 @pytest.fixture
@@ -297,7 +160,7 @@ def test_an_answer_that_is_streamed_is_remembered_in_the_end(
     texts = [piece.choices[0].delta.content or "" for piece in stream]
     events = list(client.responses.create(model="m", input="again", stream=True))
 
-    assert ("".join(texts), len(events)) == ("answer 1", 1)
+    assert ("".join(texts), events[-1].type) == ("answer 1", "response.completed")
     contents = [item.content for item in alice.chat("default").items()]
     assert contents == ["hi", "answer 1", "again", "answer 2"]
 
@@ -318,6 +181,7 @@ def test_the_clients_of_others_remember_too(provider: Provider, alice: sync.Scop
     assert gemini.models.generate_content(model="m", contents="three").text == "answer 3"
     pieces = list(gemini.models.generate_content_stream(model="m", contents="four"))
     assert len(pieces) == 2
+    provider.calls_tool = True
     events = list(
         claude.messages.create(model="m", max_tokens=9, messages=[_user("five")], stream=True)  # type: ignore[list-item]
     )

@@ -1,0 +1,191 @@
+"""Resent history: which messages of a call a chat does not have yet.
+
+Programs send the whole conversation with every call. The rule, by which it is stored once:
+
+1. Messages up to the model's last one are history. They are aligned with the chat's newest
+   messages: what stands in both, in the same order, is known. Other messages may stand between.
+2. A turn begins with what a person says. If that is not known, its answers are not either, though
+   the model may have said the same elsewhere. If it is known, an answer that the program changed
+   is not new: the chat has what the model said.
+3. What follows the history is the new turn. It is known only where the chat has it right behind
+   that history, or last and unanswered: the call is then one that is tried again. So a question
+   that is asked again later is stored again.
+
+Texts are the same but for white space, tool calls and results by the id of the call, or by name
+and content in formats without ids. Pure functions but for `read_stored`.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from difflib import SequenceMatcher
+from typing import Any
+from weakref import WeakValueDictionary
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.messages import Format, codec_for
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, result_id, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
+
+__all__ = ["Items", "find_new", "one_at_a_time", "read_stored"]
+
+Items = Sequence[MemoryItem]
+Atom = tuple[str, ...]
+"""What is compared: a text, one tool call or one result; who speaks stands first."""
+
+_OF_MODEL = ("ai", "call")
+_MORE, _FAR = 32, 1_000
+"""Stored messages that are read beyond as many as a call has, and how far back at most."""
+
+
+def find_new(pieces: Sequence[Items], stored: Items, format: Format) -> list[bool]:
+    """Return for each message of a call, given as its items, whether the chat lacks it.
+
+    *stored* are the chat's newest messages, oldest first, open tool calls included.
+    """
+    said = [(atom, place) for place, items in enumerate(pieces) for atom in _atoms(items, format)]
+    marks = _mark([atom for atom, _ in said], _atoms(stored, format))
+    new: list[bool | None] = [None] * len(pieces)
+    for (_, place), is_new in zip(said, marks, strict=True):
+        new[place] = is_new or bool(new[place])
+    # A thought alone says nothing that could be compared: it is of the message that it led to.
+    following: bool | None = None
+    for place in range(len(new) - 1, -1, -1):
+        following = new[place] = following if new[place] is None else new[place]
+    return [is_new is not False for is_new in new]
+
+
+def has_all(pieces: Sequence[Items], stored: Items, format: Format) -> bool:
+    """Tell whether *stored* goes back far enough to have the history of a call."""
+    said = [atom for items in pieces for atom in _atoms(items, format)]
+    there = _atoms(stored, format)
+    return not any(_mark(said, there)[: _history(said)])
+
+
+def _mark(said: Sequence[Atom], there: Sequence[Atom]) -> list[bool]:
+    """Return for each atom of a call whether it is new."""
+    end = _history(said)
+    pairs = _align(said[:end], there)
+    new, is_new_turn = list[bool](), False
+    for place, atom in enumerate(said[:end]):
+        if atom[0] == "human":
+            is_new_turn = place not in pairs
+        elif is_new_turn:
+            pairs.pop(place, None)
+        elif place not in pairs and (other := _changed(place, atom, pairs, there)) is not None:
+            pairs[place] = other
+        new.append(place not in pairs)
+    if end and new[-1]:
+        return [*new, *[True] * (len(said) - end)]
+    behind = pairs[end - 1] + 1 if end else len(there)
+    until = next((n for n in range(behind, len(there)) if there[n][0] in _OF_MODEL), len(there))
+    tail = said[end:]
+    tries = (_mark_tail(tail, there[behind:until]), _mark_tail(tail, there[_history(there) :]))
+    return [*new, *min(tries, key=sum)]
+
+
+def _history(atoms: Sequence[Atom]) -> int:
+    """Return how many atoms there are up to the model's last one."""
+    of_model = (place for place, atom in enumerate(atoms, start=1) if atom[0] in _OF_MODEL)
+    return max(of_model, default=0)
+
+
+def _align(said: Sequence[Atom], there: Sequence[Atom]) -> dict[int, int]:
+    """Return the place in *there* of each atom that both have in the same order.
+
+    Both are read from the end: of several places that would do, it is the last one.
+    """
+    matcher = SequenceMatcher(None, there[::-1], said[::-1], autojunk=False)
+    return {
+        len(said) - 1 - block.b - step: len(there) - 1 - block.a - step
+        for block in matcher.get_matching_blocks()
+        for step in range(block.size)
+    }
+
+
+def _changed(place: int, atom: Atom, pairs: Mapping[int, int], there: Sequence[Atom]) -> int | None:
+    """Return where the chat has the answer that a program changed before it sent it again."""
+    before = pairs.get(place - 1)
+    if atom[0] != "ai" or before is None or before + 1 >= len(there):
+        return None
+    is_answer = there[before + 1][0] == "ai" and before + 1 not in pairs.values()
+    return before + 1 if is_answer else None
+
+
+def _mark_tail(tail: Sequence[Atom], block: Sequence[Atom]) -> list[bool]:
+    """Return what is new of a turn where the chat has *block*; results may be in any order."""
+    new, place = list[bool](), 0
+    for atom in tail:
+        if atom[0] == "tool":
+            new.append(atom not in block)
+            continue
+        at = block.index(atom, place) if atom in block[place:] else None
+        new.append(at is None)
+        place = len(block) if at is None else at + 1
+    return new
+
+
+def _atoms(items: Items, format: Format) -> list[Atom]:
+    has_ids = codec_for(format).HAS_CALL_IDS
+    return [atom for item in items for atom in _atoms_of(item, has_ids=has_ids)]
+
+
+def _atoms_of(item: MemoryItem, *, has_ids: bool) -> Iterator[Atom]:
+    role, text = role_of(item), " ".join(item.content.split())
+    if role == "human":
+        yield "human", text, *_files(item)
+    elif role == "tool":
+        name = str(getattr(item, "tool_name", ""))
+        yield ("tool", result_id(item)) if has_ids else ("tool", name, text)
+    elif role == "ai":
+        if text:
+            yield "ai", text
+        for call in calls_of(item):
+            input = json.dumps(call_input(call), sort_keys=True, default=str)
+            yield ("call", call_id(call)) if has_ids else ("call", call_name(call), input)
+
+
+def _files(item: MemoryItem) -> Iterator[str]:
+    """Yield what a person's message holds beside text; marks for a cache may move."""
+    for format in sorted(item.native):
+        held: Any = item.native[format]
+        for block in held if isinstance(held, list) else ():
+            if isinstance(block, Mapping) and not isinstance(block.get("text"), str):
+                rest = {key: value for key, value in block.items() if key != "cache_control"}
+                yield json.dumps(rest, sort_keys=True, default=str)
+
+
+async def read_stored(
+    handle: ScopedMemory, chat_id: str, pieces: Sequence[Items], format: Format
+) -> list[MemoryItem]:
+    """Return the chat's newest messages, oldest first, back to the history of a call.
+
+    They are as stored, with calls that wait for results; at most some thousand are read.
+    """
+    scope = handle.chat(chat_id).scope
+    where: dict[str, object] = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    where["memory_type"] = {"$in": ["human", "ai", "tool"]}
+    count = sum(map(len, pieces))
+    messages: list[MemoryItem] = []
+    cursor: str | None = None
+    while True:
+        page = await handle.list(where=where, limit=count + _MORE, cursor=cursor)
+        messages += page
+        cursor = page.next
+        is_far = len(messages) >= max(_FAR, 4 * count)
+        if cursor is None or is_far or has_all(pieces, messages[::-1], format):
+            return messages[::-1]
+
+
+_LOCKS: WeakValueDictionary[tuple[int, object], asyncio.Lock] = WeakValueDictionary()
+
+
+@asynccontextmanager
+async def one_at_a_time(scope: MemoryMetadata) -> AsyncIterator[None]:
+    """Keep other calls of this process from adding to a conversation meanwhile."""
+    key = (id(asyncio.get_running_loop()), *(getattr(scope, name) for name in SCOPE_FIELDS))
+    lock = _LOCKS.setdefault(key, asyncio.Lock())
+    async with lock:
+        yield
