@@ -184,6 +184,34 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     assert file.check(admin) is not None
 
 
+def test_a_key_is_rotated_and_both_are_listed(cli: Cli) -> None:
+    old = cli.json("keys", "create", "--user", "ann", "--name", "agent")
+    new = cli.json("keys", "rotate", "agent", "--overlap", "12h")
+    listed = cli.json("keys", "list")
+    plain = cli("keys", "rotate", new["key"], "--overlap", "0h", "--expires", "30d")
+    file = KeyFile(f"{cli.url}.keys.json")
+
+    assert (new["name"], new["scope"]) == ("agent", {"user_id": "ann"})
+    assert (new["replaces"]["id"], new["replaces"]["replaced_by"]) == (old["id"], new["id"])
+    assert [(key["id"], key["state"], key["replaced_by"]) for key in listed] == [
+        (old["id"], "open", new["id"]),
+        (new["id"], "open", None),
+    ]
+    assert len(plain.stdout.split()) == 1, "a pipe gets the key alone"
+    assert f"`{new['id']}` ends now" in plain.stderr
+    opens = [
+        file.check(each) is not None for each in (old["key"], new["key"], plain.stdout.strip())
+    ]
+    assert opens == [True, False, True]
+    for args, code, word in (
+        (("nobody",), 3, "keys list"),
+        (("agent", "--overlap", "soon"), 2, "--overlap"),
+        ((old["id"],), 2, f"replaced by `{new['id']}`"),
+    ):
+        refused = cli("keys", "rotate", *args)
+        assert (refused.exit_code, word in refused.stderr) == (code, True), refused.output
+
+
 def test_keys_may_be_in_another_file(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "door.json"
 

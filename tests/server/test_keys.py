@@ -195,6 +195,60 @@ def test_only_an_administrator_may_be_for_everyone(keys: KeyFile) -> None:
     assert keys.create(scope=MemoryMetadata(), role="admin")[0].role == "admin"
 
 
+def test_a_rotated_key_works_until_its_overlap_is_over(keys: KeyFile) -> None:
+    first, old_token = keys.create(scope=ANN, role="write", name="agent")
+
+    new, token, old = keys.rotate("agent", overlap=timedelta(hours=24))
+
+    assert (new.name, new.role, new.scope) == (first.name, first.role, first.scope)
+    assert (old.id, old.replaced_by) == (first.id, new.id)
+    assert old.expires_at is not None
+    assert timedelta(hours=23) < old.expires_at - datetime.now(UTC) < timedelta(hours=25)
+    for each in (old_token, token):
+        assert KeyFile(keys.path).check(each) is not None
+    assert [key.replaced_by for key in KeyFile(keys.path).list()] == [new.id, None]
+    keys.rotate(new.id, overlap=timedelta())
+    assert keys.check(token) is None
+    assert keys.check(old_token) is not None
+
+
+def test_a_key_that_expires_is_rotated_for_as_long_again(keys: KeyFile) -> None:
+    day = timedelta(days=1)
+    first, _ = keys.create(scope=ANN, role="write", expires=datetime.now(UTC) + 90 * day)
+
+    second, _, old = keys.rotate(first.id, overlap=200 * day)
+    third, _, _ = keys.rotate(second.id, overlap=day, expires=datetime.now(UTC) + 7 * day)
+
+    assert old.expires_at == first.expires_at, "an overlap never makes a key live longer"
+    assert second.expires_at is not None
+    assert third.expires_at is not None
+    assert 89 * day < second.expires_at - second.created_at < 91 * day
+    assert 6 * day < third.expires_at - third.created_at < 8 * day
+
+
+def test_only_a_key_that_opens_something_can_be_rotated(keys: KeyFile) -> None:
+    revoked, _ = keys.create(scope=ANN, role="write", name="old")
+    keys.revoke(revoked.id)
+    replaced, _ = keys.create(scope=ANN, role="write", name="agent")
+    new, _, _ = keys.rotate(replaced.id, overlap=timedelta(hours=1))
+    keys.create(scope=ANN, role="write", name="agent")
+    before = keys.path.read_bytes()
+
+    for which, way in (
+        ("old", "create a new one"),
+        (replaced.id, f"replaced by `{new.id}`"),
+        ("agent", "give the id of one"),
+    ):
+        with pytest.raises(QueryError, match=way):
+            keys.rotate(which, overlap=timedelta(hours=1))
+    with pytest.raises(ItemNotFoundError, match="keys list"):
+        keys.rotate("nobody", overlap=timedelta(hours=1))
+    for overlap in (timedelta(seconds=-1), timedelta.max):
+        with pytest.raises(QueryError, match="`overlap`"):
+            keys.rotate(new.id, overlap=overlap)
+    assert keys.path.read_bytes() == before
+
+
 def test_a_key_that_is_not_there_cannot_be_revoked(keys: KeyFile) -> None:
     with pytest.raises(ItemNotFoundError, match="keys list"):
         keys.revoke("12345678")

@@ -88,7 +88,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Server": {
         "serve": ("commands.serve", "Serve REST, MCP and the dashboard, until Ctrl-C."),
-        "keys": ("commands.keys", "Create, list and revoke API keys of the server."),
+        "keys": ("commands.keys", "Create, list, rotate and revoke API keys."),
         "mcp": ("commands.mcp", "Run an MCP server over stdin and stdout."),
         "install": (
             "commands.mcp",

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyFile
+from orbiter.memory.auth import FileKeys, KeyFile, KeyStore
 from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_routes
 from orbiter.memory.server.api.job_files import JobFiles, folder_for
 from orbiter.memory.server.api.jobs import Jobs
@@ -30,7 +30,7 @@ def create_app(
     memory: AgentMemory,
     *,
     settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
-    keys: KeyFile | None = None,
+    keys: KeyFile | KeyStore | None = None,
     port: int | None = None,
 ) -> Starlette:
     """Return the application over *memory*, for any ASGI server.
@@ -40,10 +40,11 @@ def create_app(
     clients call it by, if it is not that of *settings*.
     """
     metrics = Metrics()
-    folder = folder_for(memory, keys)
+    store = FileKeys(keys) if isinstance(keys, KeyFile) else keys
+    folder = folder_for(memory, store)
     files = None if folder is None else JobFiles(folder)
     jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only)
-    server = ServerState(memory, settings, keys, EventFeed(memory, metrics=metrics), metrics, jobs)
+    server = ServerState(memory, settings, store, EventFeed(memory, metrics=metrics), metrics, jobs)
     app = _App(
         routes=_routes(),
         middleware=[
@@ -115,6 +116,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     server: ServerState = app.state.orbiter
     async with AsyncExitStack() as stack:
         stack.callback(server.worker.close)
+        stack.push_async_callback(server.close_keys)
         if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(server.memory)
         for running in app.state.running:

@@ -1,7 +1,13 @@
-"""Who may use the server: `keys`."""
+"""Who may use the server: `keys`.
 
+The keys of a Postgres store are in a table of it, those of any other store in a file.
+"""
+
+import re
 import shlex
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,55 +19,97 @@ from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, w
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._settings_file import setting
-from orbiter.memory.cli._text import ago, moment, one_line
+from orbiter.memory.cli._text import ago, counted, moment, one_line
 from orbiter.memory.cli._views import entry, scope_label
 
 if TYPE_CHECKING:
-    from orbiter.memory.auth import Key, KeyFile
+    from orbiter.memory.auth import Key, KeyStore, KeyTable
 __all__ = ["Keys", "app", "keys_of"]
 
 Keys = Annotated[
     Path | None,
-    setting("--keys", text="The key file; by default the one beside the store."),
+    setting("--keys", text="The key file; by default the one of the store."),
 ]
 
 
-def keys_of(target: Target, given: Path | None) -> "KeyFile | None":
-    """Return the keys of the store that *target* names; a store in memory has none unless given.
+async def keys_of(target: Target, file: Path | None) -> "KeyStore | None":
+    """Return the keys of the store that *target* names; in memory, none unless in *file*.
 
-    A *given* file must be there: a name that was mistyped must not serve without keys.
+    A *file* must be there: a name that was mistyped must not serve without keys. Keys of a
+    Postgres store that are in a file are moved into its table, and that is told.
     """
-    from orbiter.memory.auth import KeyFile  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
     url = target.setting("url")[0] or default_url()
-    if given is None and url in ("memory://", ":memory:"):
+    if file is None and url in ("memory://", ":memory:"):
         return None
-    if given is None:
-        return key_file(target, given)
-    if not given.exists():
+    if file is not None and not file.exists():  # noqa: ASYNC240 - before anything is served
         raise UsageError(
-            f"there is no file of keys at `{given}`; make it with "
-            f"`{keys_command(target, given, 'create', '--user', 'NAME')}`, or leave `--keys` out"
+            f"there is no file of keys at `{file}`; make it with "
+            f"`{keys_command(target, file, 'create', '--user', 'NAME')}`, or leave `--keys` out"
         )
-    return KeyFile(given)
+    async with key_store(target, file, stays_open=True) as store:
+        return store
 
 
-def key_file(target: Target, given: Path | None) -> "KeyFile":
-    """Return the keys of the store that *target* names, or those in the *given* file."""
-    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415
+@asynccontextmanager
+async def key_store(
+    target: Target, file: Path | None, *, moves: bool = True, stays_open: bool = False
+) -> "AsyncIterator[KeyStore]":
+    """Give the keys of the store that *target* names, or those in *file*.
+
+    With *moves*, keys of a Postgres store that are still in a file are moved first.
+    """
+    from orbiter.memory.auth import FileKeys, KeyFile, key_file_for  # noqa: PLC0415
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
-    if given is not None:
-        return KeyFile(given)
-    return KeyFile(key_file_for(target.setting("url")[0] or default_url()))
+    url = target.setting("url")[0] or default_url()
+    if file is not None:
+        yield FileKeys(KeyFile(file))
+        return
+    if url.partition("://")[0].lower() not in ("postgres", "postgresql"):
+        yield FileKeys(KeyFile(key_file_for(url)))
+        return
+    from orbiter.memory.auth import KeyTable  # noqa: PLC0415 - of an extra
+
+    table = KeyTable(url)
+    try:
+        await _move_keys(table, url, is_asked=moves)
+        yield table
+    except BaseException:
+        await table.close()
+        raise
+    if not stays_open:
+        await table.close()
 
 
-def keys_command(target: Target, given: Path | None, *words: str) -> str:
+async def _move_keys(table: "KeyTable", url: str, *, is_asked: bool) -> None:
+    """Move the keys of the file that was there before the table, or say that they are to be."""
+    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415
+
+    try:
+        old = KeyFile(key_file_for(url))
+    except QueryError:  # an address that cannot be told from its password has no file
+        return
+    if not is_asked:
+        if old.path.exists():
+            say(f"the keys in `{old.path}` are moved into it when a server starts", kind="note")
+        return
+    count, kept = await table.adopt(old)
+    if kept is not None:
+        say(
+            f"moved {counted(count, 'key', 'keys')} from `{old.path}` into the {table.place}, "
+            f"which all servers share; the file is kept as `{kept}`",
+            kind="note",
+        )
+
+
+def keys_command(target: Target, file: Path | None, *words: str) -> str:
     """Return the command `keys` with *words* that means the same keys, for whoever is to run it."""
     url = target.setting("url")[0]
     named = [] if url is None else ["--url", without_passwords(url)]
-    named += [] if given is None else ["--keys", str(given)]
+    named += [] if file is None else ["--keys", str(file)]
     return shlex.join(["orbiter-memory", "keys", *words, *named])
 
 
@@ -83,7 +131,7 @@ app.add_typer(
     keys,
     name="keys",
     cls=without_a_name(lambda: "list"),
-    help="Create, list and revoke API keys of the server.\n\nWithout a command, it lists them.",
+    help="Create, list, rotate and revoke API keys.\n\nWithout a command, it lists them.",
 )
 
 
@@ -96,7 +144,7 @@ class Role(StrEnum):
 
 
 @command(keys, "create", scope=False)
-def create(  # noqa: PLR0913 - whose it is, and what it may do
+async def create(  # noqa: PLR0913 - whose it is, and what it may do
     run: CommandContext,
     *,
     role: Annotated[
@@ -118,70 +166,107 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
     """Create a key; it is shown only once."""
     from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
 
-    given = {"user": user, "session": session, "task": task, "agent": agent}
-    for each, value in given.items():
+    scope = {"user": user, "session": session, "task": task, "agent": agent}
+    for each, value in scope.items():
         if value == "":
             raise UsageError(f"`--{each}` is empty; give a name, or leave it out")
-    named = {f"{each}_id": value for each, value in given.items() if value is not None}
+    named = {f"{each}_id": value for each, value in scope.items() if value is not None}
     if role is not Role.ADMIN and not named:
         raise UsageError(
             f"a key with the role `{role.value}` needs a scope: use `--user`, `--session`, "
             "`--task` or `--agent`; only `--role admin` covers everyone's memories"
         )
-    file = key_file(run.target, keys)
-    is_first = not file.has_keys
-    key, token = file.create(
-        scope=MemoryMetadata(**named),
-        role=role.value,
-        name=name,
-        expires=read_end("expires", expires),
-    )
+    async with key_store(run.target, keys) as store:
+        is_first = not await store.has_keys()
+        key, token = await store.create(
+            scope=MemoryMetadata(**named),
+            role=role.value,
+            name=name,
+            expires=read_end("expires", expires),
+        )
     # Told in a pipe, too: a key of another store than the one that is served opens nothing.
     missing = None if keys else missing_store(run.target)
     if missing:
         say(f"there is no store at `{missing}` yet; is `--url` the one of `serve`?", kind="note")
     if run.out.is_json:
-        run.out.data({**_json(key), "key": token, "file": str(file.path)})
+        run.out.data({**_json(key), "key": token, "file": store.place})
         return
-    if run.out.is_plain():
-        run.out.text(token)
-    else:
-        # Not folded: whoever copies it must get it in one piece.
-        run.out.console.print(styled((token, "bold green")), soft_wrap=True)
-        run.out.show(styled((_describe_key(key), "dim")))
-    say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
+    _show_token(run, key, token)
+    is_table = store.place.startswith("table ")
+    users = "all servers over this database" if is_table else "the server that uses this file"
+    say(f"its hash is in `{store.place}`, for {users}", kind="note")
     run.out.note("save it now: only its hash is stored, and it is not shown again")
     if is_first:
         run.out.note("it is the first key: from now on, that server asks everybody for a key")
 
 
 @command(keys, "list", scope=False)
-def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
+async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
     """List the keys; the secret parts are not stored."""
-    file = key_file(run.target, keys)
-    found = file.list()
+    async with key_store(run.target, keys, moves=False) as store:
+        listed = await store.list()
     if run.out.is_json:
-        run.out.data([_json(key) for key in found])
+        run.out.data([_json(key) for key in listed])
     elif run.out.is_plain():
         run.out.rows(
-            (key.id, _state(key), key.role, scope_label(key.scope), key.name) for key in found
+            (key.id, _state(key), key.role, scope_label(key.scope), key.name) for key in listed
         )
     else:
-        for key in found:
+        for key in listed:
             is_open = key.is_open(datetime.now(UTC))
             mark = styled(("●", "green" if is_open else "dim"))
             head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
             run.out.show(entry(mark, [head, styled((_describe_key(key), "dim"))]))
-    if not found:
-        told = (
-            f"there are no keys in `{file.path}`; the server accepts requests from this computer "
+    if not listed:
+        text = (
+            f"there are no keys in `{store.place}`; the server accepts requests from this computer "
             "only"
         )
-        say(told, kind="note")
+        say(text, kind="note")
+
+
+@command(keys, "rotate", scope=False)
+async def rotate(
+    run: CommandContext,
+    which: Annotated[
+        str, typer.Argument(metavar="NAME", help="The key's id or its name, as `list` shows it.")
+    ],
+    *,
+    overlap: Annotated[
+        str, typer.Option(help="How long the old key still works: `24h`, `7d`, `0h`.")
+    ] = "24h",
+    expires: Annotated[
+        str | None,
+        typer.Option(help="When the new key expires; by default it is valid as long as the old."),
+    ] = None,
+    keys: Keys = None,
+) -> None:
+    """Replace a key by a new one; both work for a while."""
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415 - `--help` needs it not
+
+    wanted = _id_of(which)
+    lasts = _read_overlap(overlap)
+    try:
+        async with key_store(run.target, keys) as store:
+            key, token, old = await store.rotate(
+                wanted, overlap=lasts, expires=read_end("expires", expires)
+            )
+    except ItemNotFoundError:
+        raise NotThereError(
+            f"there is no key `{wanted}` in `{store.place}`; "
+            f"`{keys_command(run.target, keys, 'list')}` lists the keys"
+        ) from None
+    if run.out.is_json:
+        run.out.data({**_json(key), "key": token, "replaces": _json(old)})
+        return
+    _show_token(run, key, token)
+    until = "" if old.expires_at is None else f" until {moment(old.expires_at)}"
+    say(f"the old key `{old.id}` works{until}" if lasts else f"`{old.id}` ends now", kind="note")
+    run.out.note("save it now: only its hash is stored, and it is not shown again")
 
 
 @command(keys, "revoke", scope=False)
-def revoke(
+async def revoke(
     run: CommandContext,
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")],
     *,
@@ -190,20 +275,40 @@ def revoke(
     """Revoke a key."""
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
 
-    # A whole key is taken, too: whoever has leaked one has that at hand.
-    wanted = key_id.split("_")[1] if key_id.startswith("om_") and "_" in key_id[3:] else key_id
+    wanted = _id_of(key_id)
     try:
-        file = key_file(run.target, keys)
-        key = file.revoke(wanted)
+        async with key_store(run.target, keys) as store:
+            key = await store.revoke(wanted)
     except ItemNotFoundError:
         raise NotThereError(
-            f"there is no key `{wanted}` in `{file.path}`; "
+            f"there is no key `{wanted}` in `{store.place}`; "
             f"`{keys_command(run.target, keys, 'list')}` lists the keys"
         ) from None
     if run.out.is_json:
         run.out.data(_json(key))
     else:
         run.out.show(styled(("✓ ", "green"), f"{key.id} is revoked"))
+
+
+def _show_token(run: CommandContext, key: "Key", token: str) -> None:
+    if run.out.is_plain():
+        run.out.text(token)
+        return
+    # Not folded: whoever copies it must get it in one piece.
+    run.out.console.print(styled((token, "bold green")), soft_wrap=True)
+    run.out.show(styled((_describe_key(key), "dim")))
+
+
+def _id_of(text: str) -> str:
+    """Return the id of a key; of a whole key, too: whoever has leaked one has that at hand."""
+    return text.split("_")[1] if text.startswith("om_") and "_" in text[3:] else text
+
+
+def _read_overlap(text: str) -> timedelta:
+    if re.fullmatch(r"0+[smhdw]?", text.strip().lower()):
+        return timedelta()
+    end = read_end("overlap", text)
+    return timedelta() if end is None else end - datetime.now(UTC)
 
 
 def _state(key: "Key") -> str:
@@ -218,6 +323,8 @@ def _describe_key(key: "Key") -> str:
         parts.append(f"revoked {ago(key.revoked_at)}")
     elif key.expires_at is not None:
         parts.append(f"until {moment(key.expires_at)}")
+    if key.replaced_by is not None:
+        parts.append(f"replaced by {key.replaced_by}")
     return " · ".join(map(one_line, parts))
 
 
@@ -234,4 +341,5 @@ def _json(key: "Key") -> dict[str, object]:
         "created_at": key.created_at.isoformat(),
         "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+        "replaced_by": key.replaced_by,
     }

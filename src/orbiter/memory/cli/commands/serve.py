@@ -23,7 +23,7 @@ from orbiter.memory.cli.commands.keys import Keys, keys_of
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
-    from orbiter.memory.auth import KeyFile
+    from orbiter.memory.auth import KeyStore
     from orbiter.memory.server import Settings
     from orbiter.memory.server.http.state import ServerState
 __all__ = ["app", "until_stopped"]
@@ -136,7 +136,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     memory = run.unopened(reranker=reranker)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
-    held = keys_of(run.target, keys)
+    held = await keys_of(run.target, keys)
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page)
 
 
@@ -153,7 +153,7 @@ async def until_stopped(
     memory: "AgentMemory",
     *,
     settings: "Settings",
-    keys: "KeyFile | None",
+    keys: "KeyStore | None",
     open_page: bool,
 ) -> None:
     """Serve *memory* until somebody ends this process; with *open_page*, show it in a browser."""
@@ -164,7 +164,7 @@ async def until_stopped(
         async with serving(application, settings=settings) as url:
             stop = stack.enter_context(_on_signals())
             stack.enter_context(_prompt())
-            _print_start(run, url, application.state.orbiter)
+            await _print_start(run, url, application.state.orbiter)
             if open_page and settings.with_dashboard:
                 await asyncio.to_thread(_open, url)
             await stop.wait()
@@ -255,10 +255,10 @@ def _open(url: str) -> None:
         say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
 
 
-def _print_start(run: CommandContext, url: str, server: "ServerState") -> None:
+async def _print_start(run: CommandContext, url: str, server: "ServerState") -> None:
     memory, settings, keys = server.memory, server.settings, server.keys
-    open_keys = _open_keys(keys)
-    needs_key = keys is not None and keys.has_keys
+    open_keys = await _open_keys(keys)
+    needs_key = await server.needs_key()
     if needs_key and not _is_private(settings):  # in a pipe and in a log, too
         say(
             "keys and memories cross the network unencrypted; `--tls-cert` and `--tls-key`, "
@@ -267,7 +267,7 @@ def _print_start(run: CommandContext, url: str, server: "ServerState") -> None:
         )
     if keys is not None and needs_key and not open_keys:
         say(
-            f"every key in `{keys.path}` is revoked or expired: nobody has access; make one with "
+            f"every key in `{keys.place}` is revoked or expired: nobody has access; make one with "
             f"`{server.key_command()}`",
             kind="warning",
         )
@@ -331,11 +331,11 @@ def _reached(settings: "Settings") -> str:
     return f"every address of this computer{names}"
 
 
-def _open_keys(keys: "KeyFile | None") -> int:
+async def _open_keys(keys: "KeyStore | None") -> int:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     now = datetime.now(UTC)
-    return sum(key.is_open(now) for key in keys.list()) if keys is not None else 0
+    return sum(key.is_open(now) for key in await keys.list()) if keys is not None else 0
 
 
 def _is_private(settings: "Settings") -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyFile, key_file_for
+from orbiter.memory.auth import FileKeys, KeyStore, key_file_for
 from orbiter.memory.errors import QueryError, StorageError
 
 __all__ = ["JobFiles", "folder_for"]
@@ -31,10 +31,10 @@ _NEW = ".new"
 Record = Mapping[str, Any]
 
 
-def folder_for(memory: AgentMemory, keys: KeyFile | None) -> Path | None:
+def folder_for(memory: AgentMemory, keys: KeyStore | None) -> Path | None:
     """Return where the jobs of a server are kept, beside its keys; `None` for a store in memory."""
     try:
-        place = key_file_for(memory.url) if keys is None else keys.path
+        place = keys.file.path if isinstance(keys, FileKeys) else key_file_for(memory.url)
     except QueryError:  # a store in memory, whose jobs end with it
         return None
     return place.with_name(f"{place.name.removesuffix('.keys.json')}.jobs")

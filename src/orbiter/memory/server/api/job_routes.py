@@ -155,7 +155,7 @@ class _JobEvents:
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
         job, jobs, number = self._job, self._state.jobs, 0
-        while not job.is_finished and self._state.still_holds(self._principal):
+        while not job.is_finished and await self._state.still_holds(self._principal):
             number += 1
             shown = compact_json(job.as_json()).encode()
             await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))

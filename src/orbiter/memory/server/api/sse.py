@@ -86,7 +86,7 @@ class EventsResponse:
             missed = MemoryEvent("missed", datetime.now(UTC), self._scope, detail="reconnected")
             await write(_encode_event(missed, 0))
         number, spoken = 0, loop.time()
-        while not gone.done() and self._state.still_holds(self._principal):
+        while not gone.done() and await self._state.still_holds(self._principal):
             event: MemoryEvent | None = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
@@ -94,7 +94,7 @@ class EventsResponse:
                         event = await anext(stream)
                     except StopAsyncIteration:
                         return
-            if event is not None and self._state.still_holds(self._principal):
+            if event is not None and await self._state.still_holds(self._principal):
                 number, spoken = number + 1, loop.time()
                 await write(_encode_event(event, number))
             elif loop.time() - spoken >= _HEARTBEAT:

@@ -57,7 +57,7 @@ async def doctor(ask: Ask) -> Data:
         **data,
         "checks": checks,
         "stats": stats,
-        "server": _server(ask),
+        "server": await _server(ask),
         "limits": {name: getattr(ask.server.settings, name) for name in _LIMITS},
     }
 
@@ -88,7 +88,7 @@ def _waiting(stats: StoreStats) -> Check:
     )
 
 
-def _server(ask: Ask) -> list[Check]:
+async def _server(ask: Ask) -> list[Check]:
     """Return how this server is set up, as checks of how safe that is."""
     settings, keys = ask.server.settings, ask.server.keys
     is_local = is_loopback(settings.host) or settings.host == "localhost"
@@ -103,14 +103,14 @@ def _server(ask: Ask) -> list[Check]:
             "every request needs a key",
         )
     ]
-    if keys is None or not keys.has_keys:
+    if keys is None or not await keys.has_keys():
         cure = ask.server.key_command()
         checks.append(
             Check("keys", "note", "none: everybody who uses this computer has full access", cure)
         )
     else:
         now = datetime.now(UTC)
-        known = keys.list()
+        known = await keys.list()
         valid = [key for key in known if key.is_open(now)]
         admins = sum(1 for key in valid if key.role == "admin")
         over = len(known) - len(valid)

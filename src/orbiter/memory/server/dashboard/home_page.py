@@ -86,6 +86,7 @@ async def home(ask: Ask) -> Data:
     health = await _health(ask)
     sample = await ask.handle.list(limit=_SAMPLE, forgotten=filters.is_forgotten)
     server = ask.server
+    needs_key = await server.needs_key()
     held = Query(metadata=ask.principal.scope).wanted
     return {
         **await _listed(ask, filters),
@@ -98,9 +99,9 @@ async def home(ask: Ask) -> Data:
         "asks_whose": not held,
         "connect": snippets(
             str(ask.request.base_url).rstrip("/"),
-            needs_key=server.needs_key(),
+            needs_key=needs_key,
             with_mcp=server.settings.with_mcp,
-            store=_store_here(ask),
+            store=None if needs_key else _store_here(ask),
             scope={**ask.scope, **{str(name): value for name, value in held.items()}},
             **({} if ask.principal.is_bound else {"key_command": server.key_command()}),
         ),
@@ -205,7 +206,7 @@ async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Foun
 def _store_here(ask: Ask) -> str | None:
     """Return the file that is served, for who is on this computer: there are no keys then."""
     path = getattr(ask.server.memory.store, "db_path", ":memory:")
-    if ask.server.needs_key() or str(path) == ":memory:":
+    if str(path) == ":memory:":
         return None
     return str(Path(path).absolute())
 

@@ -111,7 +111,7 @@ class Strip(EventsResponse):
         await write("retry: 1000\n\n: here\n\n")
         loop = asyncio.get_running_loop()
         spoken, tell_at, waiting = loop.time(), 0.0, deque[MemoryEvent]()
-        while not gone.done() and self._state.still_holds(self._principal):
+        while not gone.done() and await self._state.still_holds(self._principal):
             now = loop.time()
             if waiting and now >= tell_at:
                 spoken = now

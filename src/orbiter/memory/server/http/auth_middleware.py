@@ -78,7 +78,7 @@ class AuthMiddleware:
 
         headers = headers_of(scope)
         try:
-            kind, principal = self._come_from(scope, headers)
+            kind, principal = await self._come_from(scope, headers)
             mark_authenticated(scope, principal.key_id)
         except HTTPProblem as exc:
             await _turn_away(exc, scope, receive, hardened)
@@ -92,7 +92,7 @@ class AuthMiddleware:
         scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, hardened)
 
-    def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:
+    async def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:
         """Return how a key was shown, and who a request comes from, or raise `HTTPProblem`."""
         state = scope["app"].state
         server: ServerState = state.orbiter
@@ -101,7 +101,7 @@ class AuthMiddleware:
         check_host(scope, headers, port=state.port, allowed=allowed)
         check_origin(scope, headers, port=state.port, allowed=allowed)
         try:
-            found = self._known(scope, headers, server) if server.needs_key() else None
+            found = await self._known(scope, headers, server)
         except MemoryError as exc:
             # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
             # are is for the log alone, once, however often somebody without a key asks.
@@ -109,27 +109,33 @@ class AuthMiddleware:
                 self._logged_error = str(exc)
                 _LOG.error("all requests are refused: %s", exc)
             raise HTTPProblem(
-                503, "the key file cannot be read; the log of the server has the details"
+                503, "the keys cannot be read; the log of the server has the details"
             ) from None
         self._logged_error = ""
         return ("", _local(scope, headers)) if found is None else found
 
-    def _known(self, scope: Scope, headers: Headers, server: ServerState) -> tuple[str, Principal]:
-        """Return how a key was shown, and whose it is."""
+    async def _known(
+        self, scope: Scope, headers: Headers, server: ServerState
+    ) -> tuple[str, Principal] | None:
+        """Return how a key was shown, and whose it is; `None` on a server without keys."""
+        if server.keys is None:
+            return None
         given = headers.get("authorization", [])
         kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         kind = kind.lower()
         token = _password(shown) if kind == "basic" else shown.strip()
-        if kind in ("bearer", "basic") and server.keys is not None:
-            principal = server.keys.check(token, refresh=False)  # `needs_key` has just done so
+        is_shown = kind in ("bearer", "basic")
+        needs_key, principal = await server.keys.identify(token if is_shown else "")
+        if not needs_key:
+            return None
+        if is_shown:
             if principal is not None:
                 return kind, principal
             self._failed.take(str((scope.get("client") or ("",))[0]))
-        is_shown = kind in ("bearer", "basic") and bool(token)
         raise HTTPProblem(
             401,
             "the key is not valid: it is wrong, expired or revoked"
-            if is_shown
+            if is_shown and token
             else "a key is required: send `Authorization: Bearer KEY`, or in a browser use it as "
             "the password",
             headers={"WWW-Authenticate": _ASK},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyFile, Principal, key_file_for
+from orbiter.memory.auth import FileKeys, KeyStore, Principal, key_file_for
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.tasks.worker_threads import WorkerThread
@@ -29,7 +29,7 @@ class ServerState:
 
     memory: AgentMemory
     settings: Settings
-    keys: KeyFile | None
+    keys: KeyStore | None
     live: "EventFeed"
     metrics: "Metrics"
     jobs: "Jobs"
@@ -44,9 +44,14 @@ class ServerState:
         key_id = principal.key_id or "local"
         return hmac.new(self._secret, key_id.encode(), hashlib.sha256).hexdigest()
 
-    def needs_key(self) -> bool:
+    async def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""
-        return self.keys is not None and self.keys.has_keys
+        return self.keys is not None and await self.keys.has_keys()
+
+    async def close_keys(self) -> None:
+        """End the connections by which keys are looked up."""
+        if self.keys is not None:
+            await self.keys.close()
 
     def key_command(self) -> str:
         """Return the command that makes a key of this server, and of no other; it has no secret."""
@@ -57,15 +62,17 @@ class ServerState:
             usual = key_file_for(url)
         except QueryError:  # a store in memory, whose keys are where somebody said
             usual = None
-        if self.keys is not None and self.keys.path != usual:
-            words += ["--keys", str(self.keys.path)]
+        if isinstance(self.keys, FileKeys) and (
+            self.keys.file.path != usual or url.startswith("postgres")
+        ):
+            words += ["--keys", self.keys.place]
         return shlex.join([*words, "--user", "NAME"])
 
-    def still_holds(self, principal: Principal) -> bool:
+    async def still_holds(self, principal: Principal) -> bool:
         """Tell whether *principal* may still come in, for what goes on for long."""
         if self.keys is None:
             return principal.key_id is None
-        return self.keys.still_holds(principal)
+        return await self.keys.still_holds(principal)
 
 
 def state_of(connection: HTTPConnection) -> ServerState:

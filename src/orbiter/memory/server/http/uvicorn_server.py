@@ -253,7 +253,11 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
 
     A server without keys serves an address of this computer alone; any other is a `QueryError`.
     """
-    bound = await _bind(settings, _state(app))
+    try:
+        bound = await _bind(settings, _state(app))
+    except BaseException:  # the lifespan, which would do so, has not begun
+        await _state(app).close_keys()
+        raise
     app.state.port = bound.getsockname()[1]
     ready: asyncio.Future[_EmbeddedServer] = asyncio.get_running_loop().create_future()
     # One task from beginning to end: what a lifespan enters, it must leave in the same one.
@@ -398,7 +402,7 @@ async def _bind(settings: Settings, server: ServerState) -> socket.socket:
     except OSError as exc:
         raise QueryError(f"there is no address `{settings.host}`: {exc}") from exc
     # A name may have several: every one of them must be harmless, whichever is taken.
-    if not server.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
+    if not await server.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
         raise QueryError(
             f"`{settings.host}` can be reached from other computers, and this server has no keys; "
             f"make one with `{server.key_command()}`, or serve `127.0.0.1`"

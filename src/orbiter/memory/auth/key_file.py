@@ -1,14 +1,11 @@
-"""Keys of a server: who may do what, kept as hashes in a file beside the store.
+"""Keys in a file beside the store, as hashes.
 
-A key names a scope, and the server puts that in place of whatever a request says. The file is read
-again when it has changed, so that a revoked key opens nothing from the next request on. It is a
-file and no table: a copy of the store opens nothing, and who can write memories can make no key.
+The file is read again when it has changed, so that a revoked key opens nothing from the next
+request on. A copy of the store opens nothing, and who can write memories can make no key.
 """
 
-import base64
 import builtins
 import hashlib
-import hmac
 import json
 import os
 import re
@@ -18,75 +15,31 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, get_args
 
+from orbiter.memory.auth.principals import (
+    Key,
+    Principal,
+    Role,
+    check_role,
+    choose_key,
+    id_of_token,
+    is_token_of,
+    make_key,
+    named_scope,
+    replace_key,
+)
 from orbiter.memory.backends.registry import is_of_package, store_identity
 from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
-from orbiter.memory.model.items import RESERVED, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["LOCAL", "Key", "KeyFile", "Principal", "Role", "key_file_for"]
+__all__ = ["FileKeys", "KeyFile", "key_file_for"]
 
-Role = Literal["read", "write", "admin"]
-"""What a key may do; each may do all that those before it may."""
-
-_RANKS: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
-_TOKEN = re.compile(r"om_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _MAX_BYTES = 16 * 2**20
-_NOBODY = hashlib.sha256(b"nobody's key").digest()
-"""What a key of an unknown id is compared with, so that it takes as long as a known one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who a request comes from."""
-
-    role: Role
-    scope: MemoryMetadata = field(default_factory=MemoryMetadata)
-    """Whose memories it may touch; one that names nobody is an administrator's, for everyone's."""
-    name: str = ""
-    """What it signs with in `history` and the audit log."""
-    key_id: str | None = None
-    """The key it came with; `None` on a server without keys."""
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it is held to somebody's memories; else it is an administrator of everyone's."""
-        return bool(_named(self.scope))
-
-    def may(self, role: Role) -> bool:
-        """Tell whether it may do what *role* may."""
-        return _RANKS[self.role] >= _RANKS[role]
-
-
-LOCAL = Principal("admin", name="")
-"""Whoever asks a server without keys, which answers this computer alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What is known of a key; what opens the door is not, only its hash."""
-
-    id: str
-    role: Role
-    scope: MemoryMetadata
-    name: str
-    created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-    digest: bytes = field(default=b"", repr=False)
-
-    def is_open(self, now: datetime) -> bool:
-        """Tell whether it opens anything at *now*."""
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-    def principal(self) -> Principal:
-        """Return who comes with it."""
-        return Principal(self.role, self.scope, self.name, self.id)
 
 
 class KeyFile:
@@ -132,10 +85,8 @@ class KeyFile:
         """
         if refresh:
             self._refresh()
-        parts = _TOKEN.fullmatch(token)
-        key = self._keys.get(parts[1]) if parts else None
-        given = hashlib.sha256(token.encode("utf-8", "replace")).digest()
-        is_right = hmac.compare_digest(given, key.digest if key else _NOBODY)
+        key = self._keys.get(id_of_token(token) or "")
+        is_right = is_token_of(token, key.digest if key else None)
         if key is None or not is_right or not key.is_open(datetime.now(UTC)):
             return None
         return key.principal()
@@ -161,28 +112,29 @@ class KeyFile:
         A key to read or write names somebody; one of an administrator may name nobody, and is for
         everyone's memories. *name* is what its owner signs with, by default the id of the key.
         """
-        _check_role(role, scope)
-        now = datetime.now(UTC)
-        if expires is not None and (expires.tzinfo is None or expires <= now):
-            raise QueryError(f"`expires` must be in the future and have a time zone: {expires}")
         with self._alone() as (place, keys):
-            key_id = secrets.token_hex(4)
-            while key_id in keys:
-                key_id = secrets.token_hex(4)
-            secret = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
-            token = f"om_{key_id}_{secret}"
-            key = Key(
-                id=key_id,
-                role=role,
-                scope=MemoryMetadata(**_named(scope)),
-                name=_check_name(name or f"key:{key_id}"),
-                created_at=now,
-                expires_at=expires,
-                digest=hashlib.sha256(token.encode()).digest(),
-            )
-            keys[key_id] = key
+            key, token = make_key(scope=scope, role=role, name=name, expires=expires, taken=keys)
+            keys[key.id] = key
             self._write(place, keys)
         return key, token
+
+    def rotate(
+        self, which: str, *, overlap: timedelta, expires: datetime | None = None
+    ) -> tuple[Key, str, Key]:
+        """Make a key in the place of *which*, an id or a name; the old one works for *overlap*.
+
+        Return the new key, what opens the door, and the old key. The new one has the same role,
+        scope and name, and is valid as long as the old one was, unless *expires* says otherwise.
+        """
+        with self._alone() as (place, keys):
+            now = datetime.now(UTC)
+            chosen = choose_key(keys.values(), which, now)
+            key, token, old = replace_key(
+                chosen, overlap=overlap, expires=expires, now=now, taken=keys
+            )
+            keys |= {old.id: old, key.id: key}
+            self._write(place, keys)
+        return key, token, old
 
     def revoke(self, key_id: str) -> Key:
         """Have a key open nothing from now on; one that is revoked already stays so."""
@@ -195,18 +147,37 @@ class KeyFile:
                 self._write(place, keys)
         return key
 
+    def set_aside(self, moved: builtins.list[Key]) -> Path | None:
+        """Rename the file, whose keys were *moved* elsewhere; return its new name.
+
+        `None` if it holds other keys by now, or is gone: another process may have renamed it.
+        """
+        if not self._path.exists():
+            return None
+        with self._alone() as (place, keys):
+            if not place.exists() or {key.id: key for key in moved} != keys:
+                return None
+            kept = Path(f"{place}.moved")
+            while kept.exists():
+                kept = Path(f"{place}.{secrets.token_hex(2)}.moved")
+            try:
+                place.rename(kept)
+            except OSError as exc:
+                raise StorageError(f"the file `{place}` cannot be renamed: {exc}") from exc
+        return kept
+
     # The file
 
     def _refresh(self) -> None:
         """Read the file again if it is not the one that was read."""
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - asked for every request, a third faster
+            info = os.stat(self._name)  # noqa: PTH116 - asked for every request, a third faster
         except FileNotFoundError:
             self._keys, self._seen = {}, None
             return
         except OSError as exc:
             raise StorageError(f"the keys in `{self._path}` cannot be read: {exc}") from exc
-        mark = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
+        mark = (info.st_ino, info.st_mtime_ns, info.st_size, info.st_mode)
         if mark == self._seen:
             return
         self._keys, self._seen = self._read(), mark
@@ -269,6 +240,60 @@ class KeyFile:
         self._seen = None
 
 
+class FileKeys:
+    """A `KeyFile` as a `KeyStore`."""
+
+    def __init__(self, file: KeyFile) -> None:
+        self.file = file
+
+    @property
+    def place(self) -> str:
+        """Where the keys are."""
+        return str(self.file.path)
+
+    async def has_keys(self) -> bool:
+        """Tell whether a key is needed."""
+        return self.file.has_keys
+
+    async def identify(self, token: str) -> tuple[bool, Principal | None]:
+        """Tell whether a key is needed, and return who comes with *token*."""
+        if not self.file.has_keys:
+            return False, None
+        return True, self.file.check(token, refresh=False)  # `has_keys` has just done so
+
+    async def still_holds(self, principal: Principal) -> bool:
+        """Tell whether *principal* may still come in."""
+        return self.file.still_holds(principal)
+
+    async def list(self) -> builtins.list[Key]:
+        """Return every key, the oldest first."""
+        return self.file.list()
+
+    async def create(
+        self,
+        *,
+        scope: MemoryMetadata,
+        role: Role,
+        name: str | None = None,
+        expires: datetime | None = None,
+    ) -> tuple[Key, str]:
+        """Make a key."""
+        return self.file.create(scope=scope, role=role, name=name, expires=expires)
+
+    async def rotate(
+        self, which: str, *, overlap: timedelta, expires: datetime | None = None
+    ) -> tuple[Key, str, Key]:
+        """Make a key in the place of another."""
+        return self.file.rotate(which, overlap=overlap, expires=expires)
+
+    async def revoke(self, key_id: str) -> Key:
+        """Have a key open nothing from now on."""
+        return self.file.revoke(key_id)
+
+    async def close(self) -> None:
+        """Nothing: the file is open only while it is read."""
+
+
 def key_file_for(url: str) -> Path:
     """Return where the keys of the server over the store at *url* are.
 
@@ -317,55 +342,33 @@ def _lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def _check_mode(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_mode(path: Path, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
         raise StorageError(f"`{path}` is not a file; keys are kept in a file")
     if sys.platform == "win32":
         return
-    if found.st_uid not in (os.geteuid(), 0):
+    if info.st_uid not in (os.geteuid(), 0):
         raise StorageError(
             f"`{path}` is another user's, who could make keys in it; make it yours with "
             f"`chown {os.geteuid()} {shlex.quote(str(path))}`"
         )
-    if found.st_mode & 0o077:
+    if info.st_mode & 0o077:
         raise StorageError(
             f"others on this computer can open `{path}`, which holds keys; "
             f"close it with `chmod 600 {shlex.quote(str(path))}`"
         )
 
 
-def _check_role(role: Role, scope: MemoryMetadata) -> None:
-    if role not in get_args(Role):
-        raise QueryError(f"there is no role `{role}`; use `read`, `write` or `admin`")
-    for name, value in _named(scope).items():
-        require_text(name, value)
-    if role != "admin" and not _named(scope):
-        raise QueryError(
-            f"a key with the role `{role}` needs a scope, one of `{'`, `'.join(SCOPE_FIELDS)}`; "
-            "only the role `admin` covers everyone's memories"
-        )
-
-
-def _check_name(name: str) -> str:
-    if require_text("name", name).startswith(RESERVED):
-        raise QueryError(f"`name` must not begin with `{RESERVED}`, which is reserved: `{name}`")
-    return name
-
-
-def _named(scope: MemoryMetadata) -> dict[str, str]:
-    found = {name: getattr(scope, name) for name in SCOPE_FIELDS}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def _dump(key: Key) -> dict[str, object]:
     return {
         "id": key.id,
         "role": key.role,
-        "scope": _named(key.scope),
+        "scope": named_scope(key.scope),
         "name": key.name,
         "created_at": key.created_at.isoformat(),
         "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+        "replaced_by": key.replaced_by,
         "sha256": key.digest.hex(),
     }
 
@@ -378,26 +381,27 @@ def _entries(content: bytes) -> list[dict[str, str]]:
     return entries
 
 
-def _load(found: Mapping[str, str]) -> Key:
-    scope: Mapping[str, str] = found["scope"]  # type: ignore[assignment]  # checked by its model
+def _load(entry: Mapping[str, str]) -> Key:
+    scope: Mapping[str, str] = entry["scope"]  # type: ignore[assignment]  # checked by its model
     key = Key(
-        id=found["id"],
-        role=found["role"],  # type: ignore[arg-type]  # checked below
+        id=entry["id"],
+        role=entry["role"],  # type: ignore[arg-type]  # checked below
         scope=MemoryMetadata(**{name: scope[name] for name in SCOPE_FIELDS if name in scope}),
-        name=found["name"],
-        created_at=_instant(found["created_at"]),
-        expires_at=_instant(found["expires_at"]) if found["expires_at"] else None,
-        revoked_at=_instant(found["revoked_at"]) if found["revoked_at"] else None,
-        digest=bytes.fromhex(found["sha256"]),
+        name=entry["name"],
+        created_at=_instant(entry["created_at"]),
+        expires_at=_instant(entry["expires_at"]) if entry["expires_at"] else None,
+        revoked_at=_instant(entry["revoked_at"]) if entry["revoked_at"] else None,
+        replaced_by=entry.get("replaced_by"),
+        digest=bytes.fromhex(entry["sha256"]),
     )
-    _check_role(key.role, key.scope)
+    check_role(key.role, key.scope)
     if not re.fullmatch(r"[0-9a-f]{8}", key.id) or len(key.digest) != hashlib.sha256().digest_size:
         raise ValueError("an id or a hash is not valid")
     return key
 
 
 def _instant(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
         raise ValueError("a time has no time zone")
-    return found
+    return instant
