@@ -9,7 +9,10 @@ ROOT = Path(__file__).parents[2]
 PLAIN = (
     "README.md",
     "docs/index.md",
+    "docs/cookbook.md",
+    "docs/glossary.md",
     "docs/quickstart.md",
+    "docs/troubleshooting.md",
 )
 """Add a page once it has no long sentence; `python -m benchmarks.sentences` lists the others."""
 
