@@ -150,9 +150,12 @@ def _forwarded(node: ast.stmt) -> ast.AsyncFunctionDef | None:
         return None
     (argument,) = node.value.args
     assert isinstance(argument, ast.Attribute)  # noqa: S101 - for the type checker
-    tree = ast.parse(inspect.getsource(scope))
-    named = (each for each in ast.walk(tree) if isinstance(each, ast.AsyncFunctionDef))
-    return next(each for each in named if each.name == argument.attr)
+    for base in scope.ScopedMemory.__mro__[:-1]:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        for each in ast.walk(tree):
+            if isinstance(each, ast.AsyncFunctionDef) and each.name == argument.attr:
+                return each
+    raise AttributeError(argument.attr)
 
 
 def _function(module: object, name: str) -> str:

@@ -137,3 +137,25 @@ def test_no_key_is_made_for_an_empty_name(cli: Cli, scope: str, role: str) -> No
         assert result.exit_code == 2
         assert f"`--{scope}` is empty" in result.stderr
     assert cli.json("keys", "list") == []
+
+
+def test_users_are_listed_and_values_counted(cli: Cli) -> None:
+    cli.ok("remember", "tea", "--tag", "food", "--tag", "hot")
+    cli.ok("remember", "jam", "--tag", "food")
+    cli.ok("remember", "hers", "--tag", "secret", "--user", "bob")
+
+    rows = [line.split("\t") for line in cli.ok("users").splitlines()]
+    first = cli.json("users", "--order", "items", "--limit", "1")
+    second = cli.json("users", "--order", "items", "--limit", "1", "--cursor", first["next"])
+    bob = cli.json("users", "--starts-with", "bo")
+
+    assert [row[:3] for row in rows] == [["alice", "2", "0"], ["bob", "1", "0"]]
+    assert [user["user_id"] for user in first["users"]] == ["alice"]
+    assert [user["user_id"] for user in second["users"]] == ["bob"]
+    assert [user["user_id"] for user in bob["users"]] == ["bob"]
+    assert bob["users"][0]["is_default"] is False
+    assert cli.ok("count", "tags") == "2\tfood\n1\thot\n"
+    assert cli.json("count", "tags", "--limit", "1") == [{"value": "food", "items": 2}]
+    assert cli.ok("count", "nothing") == ""
+    assert cli("users", "--order", "size").exit_code == 2
+    assert cli("count", "content").exit_code != 0

@@ -595,11 +595,31 @@ async def test_a_role_does_what_it_may_and_no_more(
     assert made == [403, 201, 201, 201]
     assert await statuses("GET", "/metrics") == [403, 403, 403, 200]
     assert await statuses("GET", "/v1/store/stats") == [403, 403, 403, 200]
+    assert await statuses("GET", "/v1/users") == [403, 403, 403, 200]
     everyone = {"everyone": "true"}
     answers = [await each.get("/v1/memories", params=everyone) for each in (bound, admin)]
     found = [each.json()["items"] for each in answers]
     assert [len(each) for each in found] == [3, 3]
     assert (await admin.get("/v1/memories")).status_code == 422
+
+
+async def test_a_key_of_one_user_counts_no_other(
+    served: Served, client: Client, keys: KeyFile, memory: AgentMemory
+) -> None:
+    await memory.scope("ann").remember("tea", tags=["hers"])
+    await memory.scope("bob").remember("jam", tags=["his"])
+    url = await served(keys=keys, **BARE)
+    bound, admin = client(url, new_key(keys, "admin", "ann")), client(url, new_key(keys, "admin"))
+
+    for field, hers in (("tags", "hers"), ("user_id", "ann")):
+        for params in ({}, {"user_id": "bob"}, {"everyone": "true"}):
+            answer = await bound.post("/v1/counts", params=params, json={"field": field})
+            assert answer.json() == {"counts": [{"value": hers, "items": 1}]}, params
+    everyone = await admin.post("/v1/counts", params={"everyone": "true"}, json={"field": "tags"})
+    assert [each["value"] for each in everyone.json()["counts"]] == ["hers", "his"]
+    users = (await admin.get("/v1/users", params={"limit": 1})).json()
+    assert [each["user_id"] for each in users["users"]] == ["ann"]
+    assert "ann" in users["next"]
 
 
 async def test_a_read_only_server_changes_nothing(

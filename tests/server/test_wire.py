@@ -53,7 +53,8 @@ CLASSES: dict[str, type] = {
 }
 NOT_CALLED = {
     "memory": {"init", "close", "backup", "restore", "settle"}
-    | {"remember", "recall", "list", "update", "forget", "add", "search", "get_all"},
+    | {"remember", "recall", "list", "update", "forget", "count_by"}
+    | {"add", "search", "get_all"},
     "scope": {"add", "search", "get_all", "delete"},
     "kv": {"put", "get", "delete"},
 }
@@ -136,6 +137,8 @@ async def _answers(memory: AgentMemory) -> dict[str, Any]:
     await call("scope", handle, "get", recipe.id)
     await call("scope", handle, "list", limit=2)
     await call("scope", handle, "stats")
+    await call("scope", handle, "count_by", "tags")
+    await call("memory", memory, "users", limit=1)
     await call("scope", handle, "duplicates")
     await call("scope", handle, "evict", max_items=1, dry_run=True)
     chat = handle.chat("c/1")

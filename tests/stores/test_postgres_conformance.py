@@ -24,6 +24,7 @@ class TestWhole(StoreConformance):
         insert=True,
         insertion_order=True,
         key_value=True,
+        facets=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=20)

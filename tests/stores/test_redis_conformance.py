@@ -19,7 +19,13 @@ __all__ = ["redis_cluster", "redis_server"]
 
 class TestOneServer(StoreConformance):
     capabilities = Capabilities(
-        paging=True, where=True, bulk_delete=True, insert=True, insertion_order=True, key_value=True
+        paging=True,
+        where=True,
+        bulk_delete=True,
+        insert=True,
+        insertion_order=True,
+        key_value=True,
+        facets=True,
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
     ttl_hours: float | None = None

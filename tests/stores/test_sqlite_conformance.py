@@ -22,6 +22,7 @@ class TestInMemory(StoreConformance):
         insert=True,
         insertion_order=True,
         key_value=True,
+        facets=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
@@ -42,6 +43,7 @@ class TestInAFile(StoreConformance):
         insert=True,
         insertion_order=True,
         key_value=True,
+        facets=True,
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
 

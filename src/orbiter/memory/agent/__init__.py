@@ -10,9 +10,16 @@ from orbiter.memory._lazy import lazy_names, old_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
-from orbiter.memory.agent.interface import DEFAULT_USER
-from orbiter.memory.agent.results import EventKind, ForgetResult, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent.results import (
+    EventKind,
+    ForgetResult,
+    MemoryEvent,
+    Page,
+    ScopeStats,
+    UserPage,
+)
 from orbiter.memory.agent.scope import ScopedMemory
+from orbiter.memory.model.value_counts import DEFAULT_USER, UserInfo, ValueCount
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
@@ -48,6 +55,9 @@ __all__ = [
     "ScopeStats",
     "ScopedMemory",
     "SummaryMemory",
+    "UserInfo",
+    "UserPage",
+    "ValueCount",
 ]
 
 # Whoever only remembers and recalls need not wait for what talking takes.

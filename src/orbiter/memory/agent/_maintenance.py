@@ -1,4 +1,4 @@
-"""Maintenance calls of a handle: facts, key-value entries, the past, eviction, quarantine, undo.
+"""Maintenance calls of a handle: facts, key-value entries, counts, the past, eviction, undo.
 
 Each call is a line here; the work is in a module of its own, loaded when it is first needed.
 """
@@ -7,10 +7,15 @@ import builtins
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import read_time
-from orbiter.memory.agent.results import ForgetResult
+from orbiter.memory.agent.results import ForgetResult, ScopeStats
+from orbiter.memory.agent.runtime import counting_store, keeps_versions
+from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.value_counts import ValueCount
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
@@ -48,6 +53,46 @@ class MaintenanceMixin(ScopedHandle):
 
         when = read_time("moment", moment) if isinstance(moment, str) else moment
         return PastMemory(self._session, when)
+
+    @operation("count_by")
+    async def count_by(
+        self,
+        field: str,
+        *,
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+    ) -> builtins.list[ValueCount]:
+        """Return the values of *field* in this scope, most frequent first, each with its count.
+
+        *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
+        key of `metadata.extra`, such as `tags` or `source`. A list counts by its elements, so that
+        `where={field: value}` finds as many memories as are counted. The other arguments narrow it
+        down as in `list`.
+        """
+        check_size("limit", limit)
+        return await counting_store(await self._store()).count_by(
+            field,
+            metadata=self._filter,
+            memory_type=memory_type,
+            since=since,
+            until=until,
+            where=without_jobs(where, memory_type),
+            limit=limit,
+        )
+
+    @operation("stats")
+    async def stats(self) -> ScopeStats:
+        """Return how many memories there are in this scope."""
+        store = await self._store()
+        items = await store.count(metadata=self._filter)
+        forgotten = None
+        if keeps_versions(store):
+            every = await store.count(include_deleted=True, metadata=self._filter)
+            forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
+        return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
 
     @operation("evict")
     async def evict(

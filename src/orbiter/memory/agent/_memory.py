@@ -23,7 +23,8 @@ from orbiter.memory.agent.interface import (
 )
 from orbiter.memory.agent.keywords import ScopeId, checked_keywords
 from orbiter.memory.agent.memory_settings import MemorySettings
-from orbiter.memory.agent.results import Page
+from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
+from orbiter.memory.agent.runtime import counting_store
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
 from orbiter.memory.errors import UnsupportedError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.model.reports import Erasure, Restored
+    from orbiter.memory.model.value_counts import UserOrder
     from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.text.pii import PIIHook
@@ -218,7 +220,8 @@ class AgentMemory(Handle):
     def default_user(self) -> ScopedMemory:
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
-        `remember`, `recall`, `list`, `update`, `forget` and `chat` of this object are its calls.
+        `remember`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of this object are
+        its calls.
         """
         return self.scope(DEFAULT_USER)
 
@@ -235,6 +238,7 @@ class AgentMemory(Handle):
     remember = _by_default_user(ScopedMemory.remember)
     recall = _by_default_user(ScopedMemory.recall)
     list = _by_default_user(ScopedMemory.list)
+    count_by = _by_default_user(ScopedMemory.count_by)
     update = _by_default_user(ScopedMemory.update)
     forget = _by_default_user(ScopedMemory.forget)
 
@@ -341,6 +345,26 @@ class AgentMemory(Handle):
         return AuditLog(self._engine)
 
     # Looking after the store
+
+    @operation("store.users")
+    async def users(
+        self,
+        *,
+        starts_with: str = "",
+        order: "UserOrder" = "name",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> UserPage:
+        """Return a page of the users who have memories, with how many and since when.
+
+        *order* is `name`, `recent`, the last seen first, or `items`, those with most memories
+        first; *starts_with* is how names begin, and *cursor* is `next` of the page before. The
+        default user's name is `~default`; memories without a user are nobody's. A server answers
+        this only to the key of an administrator that names nobody.
+        """
+        query = user_query(starts_with, order, limit, cursor)
+        store = await self._core.opened(MemoryMetadata())
+        return user_page(await counting_store(store).users(query), limit)
 
     @operation("store.stats")
     async def stats(self) -> StoreStats:

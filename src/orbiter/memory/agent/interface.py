@@ -18,6 +18,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_metadata
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.value_counts import DEFAULT_USER
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
@@ -35,9 +36,6 @@ __all__ = [
     "scope_of",
     "session_of",
 ]
-
-DEFAULT_USER = "~default"
-"""The user of a personal agent, which names none: no user of yours should be called so."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

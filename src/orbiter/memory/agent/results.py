@@ -1,15 +1,17 @@
-"""Results of the calls of `AgentMemory`: a page, what was forgotten, counts, an event."""
+"""Results of the calls of `AgentMemory`: pages, what was forgotten, counts, an event."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.display import Table, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
-from orbiter.memory.model.query import Cursor
+from orbiter.memory.model.query import Cursor, check_instant, check_size
 from orbiter.memory.model.validation import check_name
+from orbiter.memory.model.value_counts import UserInfo, UserOrder, UserQuery
 
 __all__ = [
     "EventKind",
@@ -17,9 +19,15 @@ __all__ = [
     "MemoryEvent",
     "Page",
     "ScopeStats",
+    "UserPage",
     "check_cursor",
     "page_of",
+    "user_page",
+    "user_query",
 ]
+
+_LONGEST = 256
+"""Characters of a user's name."""
 
 EventKind = Literal[
     "remembered",
@@ -101,6 +109,58 @@ async def check_cursor(
             f"`cursor` names `{cursor}`, which does not exist here; start again without it"
         )
     return found
+
+
+class UserPage(list[UserInfo], Table):
+    """Some users, and where the next page begins."""
+
+    def __init__(self, users: list[UserInfo], *, next: str | None) -> None:
+        super().__init__(users)
+        self.next = next
+        """Pass it as `cursor=` to get the next page; `None` if this is the last."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the fields of each user."""
+        return [asdict(user) for user in self]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                f"{user.user_id} (default user)" if user.is_default else user.user_id,
+                user.items,
+                user.chats,
+                user.first_at,
+                user.last_at,
+            )
+            for user in self
+        ]
+        title = f"{len(self)} users" + (", and more: see `next`" if self.next else "")
+        return html_table(("user", "memories", "chats", "first", "last"), rows, title=title)
+
+
+def user_query(starts_with: str, order: UserOrder, limit: int, cursor: str | None) -> UserQuery:
+    """Return what is asked for, one user more than *limit*, so that a next page is known."""
+    check_size("limit", limit)
+    after = None
+    if cursor is not None:
+        try:
+            name, items, last = json.loads(cursor)
+            moment = check_instant("cursor", datetime.fromisoformat(last))
+            after = UserInfo(check_name(name, max_chars=_LONGEST), int(items), 0, moment, moment)
+        except (ValueError, TypeError, QueryError):
+            raise QueryError(
+                f"`cursor` must be `next` of the previous page, not {cursor!r}"
+            ) from None
+    return UserQuery(starts_with, order, after, limit + 1 if limit else 0)
+
+
+def user_page(users: list[UserInfo], limit: int) -> UserPage:
+    """Return the first *limit* of *users*, one more than that at most."""
+    if len(users) <= limit:
+        return UserPage(users, next=None)
+    last = users[limit - 1]
+    cursor = json.dumps([last.user_id, last.items, last.last_at.isoformat()], ensure_ascii=False)
+    return UserPage(users[:limit], next=cursor)
 
 
 @dataclass(frozen=True, slots=True)

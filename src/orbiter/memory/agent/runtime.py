@@ -18,6 +18,7 @@ from orbiter.memory.errors import (
 from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore, Reranker
+from orbiter.memory.model.value_counts import FacetStore
 from orbiter.memory.tasks.event_loop import OneLoop
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "Store",
     "as_stored",
     "check_ids",
+    "counting_store",
     "find",
     "is_known",
     "keeps_versions",
@@ -253,6 +255,15 @@ def versioned(store: Store, what: str) -> "SQLMemoryStore":
         f"`{store_name(store)}` keeps no earlier versions, so {what} is not possible; "
         "SQLite and Postgres keep them"
     )
+
+
+def counting_store(store: Store) -> FacetStore:
+    """Return what counts the users and values of *store*: itself, or an adapter that reads it."""
+    if isinstance(store, FacetStore):
+        return store
+    from orbiter.memory.backends.adapter import StoreAdapter  # noqa: PLC0415 - few stores need it
+
+    return StoreAdapter(store)
 
 
 async def find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem | None:

@@ -15,7 +15,7 @@ from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
 from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore, versions
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.extraction_jobs import count_jobs, is_job, without_jobs
+from orbiter.memory.agent.extraction_jobs import is_job, without_jobs
 from orbiter.memory.agent.inputs import (
     Given,
     check_has_no_review,
@@ -31,14 +31,13 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import advised
-from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, check_cursor, page_of
+from orbiter.memory.agent.results import ForgetResult, Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
     as_stored,
     check_ids,
     find,
     is_known,
-    keeps_versions,
     versioned,
 )
 from orbiter.memory.errors import QueryError
@@ -414,17 +413,6 @@ class ScopedMemory(MaintenanceMixin):
             before=last,
         )
         return page_of(found, limit, last)
-
-    @operation("stats")
-    async def stats(self) -> ScopeStats:
-        """Return how many memories there are in this scope."""
-        store = await self._store()
-        items = await store.count(metadata=self._filter)
-        forgotten = None
-        if keeps_versions(store):
-            every = await store.count(include_deleted=True, metadata=self._filter)
-            forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
-        return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
 
     def events(self) -> EventStream:
         """Return what happens in this scope from now on, for `async for`."""

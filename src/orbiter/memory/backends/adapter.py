@@ -44,6 +44,13 @@ from orbiter.memory.model.protocols import (
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
+from orbiter.memory.model.value_counts import (
+    UserInfo,
+    UserQuery,
+    ValueCount,
+    count_values,
+    list_users,
+)
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.tasks.event_loop import OneLoop
 
@@ -313,6 +320,27 @@ class StoreAdapter(AsyncContextStore):
             return await self.store.conversations(metadata=metadata, limit=limit)
         check_size("limit", limit)
         return _conversations(reversed(await self._all(metadata)))[:limit]
+
+    async def users(self, query: UserQuery) -> list[UserInfo]:
+        """Return the users who have memories, as asked for; everything is read for it."""
+        return list_users(await self._all(None), query)
+
+    async def count_by(
+        self,
+        field: str,
+        *,
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        limit: int = 100,
+    ) -> list[ValueCount]:
+        """Return the most frequent values of *field*, with their counts; all is read for it."""
+        query = Query("", metadata, memory_type, since=since, until=until, where=where)
+        check_size("limit", limit)
+        items = await self._all(metadata)
+        return count_values(filter(query.matches, items), field, limit)
 
     async def _all(
         self, metadata: MemoryMetadata | None, *, order: Order = "time"

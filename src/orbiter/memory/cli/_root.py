@@ -40,6 +40,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Restore a forgotten memory, an earlier version, or a backup.",
         ),
         "history": ("commands.history", "Show every version of a memory and what changed."),
+        "count": (
+            "commands.users",
+            "Count memories by the values of a field, most frequent first.",
+        ),
         "tail": ("commands.tail", "Print new memories as they arrive, until Ctrl-C."),
     },
     "Facts": {
@@ -75,6 +79,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Store": {
         "stats": ("commands.maintenance", "Count memories in a scope and in the whole store."),
+        "users": (
+            "commands.users",
+            "List the users who have memories, with how many and since when.",
+        ),
         "reindex": ("commands.maintenance", "Rebuild the search indexes."),
         "backup": (
             "commands.maintenance",

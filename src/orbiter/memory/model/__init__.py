@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.serialization import dump_item, load_item
     from orbiter.memory.model.tool_calls import ToolCall
     from orbiter.memory.model.trust import Trust, source_of, trust_of
+    from orbiter.memory.model.value_counts import FacetStore, UserInfo, UserQuery, ValueCount
 
 __all__ = [
     "AIMemory",
@@ -69,6 +70,7 @@ __all__ = [
     "DetailStore",
     "Embeddings",
     "Erasure",
+    "FacetStore",
     "HistoryStore",
     "HumanMemory",
     "InsertStore",
@@ -92,6 +94,9 @@ __all__ = [
     "ToolCall",
     "ToolMemory",
     "Trust",
+    "UserInfo",
+    "UserQuery",
+    "ValueCount",
     "VectorReader",
     "VectorStore",
     "Verification",
@@ -123,6 +128,7 @@ _load_name, __dir__ = lazy_names(
         "DetailStore": "protocols",
         "Embeddings": "protocols",
         "Erasure": "reports",
+        "FacetStore": "value_counts",
         "HistoryStore": "protocols",
         "HumanMemory": "items",
         "InsertStore": "protocols",
@@ -146,6 +152,9 @@ _load_name, __dir__ = lazy_names(
         "ToolCall": "tool_calls",
         "ToolMemory": "items",
         "Trust": "trust",
+        "UserInfo": "value_counts",
+        "UserQuery": "value_counts",
+        "ValueCount": "value_counts",
         "VectorReader": "protocols",
         "VectorStore": "protocols",
         "Verification": "reports",

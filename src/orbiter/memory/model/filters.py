@@ -34,6 +34,7 @@ __all__ = [
     "Sign",
     "Where",
     "parse_where",
+    "read_place",
 ]
 
 
@@ -282,7 +283,7 @@ class _Parser:
                     f"filters, and `{_TOLD}` after a name"
                 )
             else:
-                place = _place(name)
+                place = read_place(name)
                 parts += self._field(place, asked, depth)
         return _all_of(parts)
 
@@ -336,7 +337,8 @@ class _Parser:
             )
 
 
-def _place(name: str) -> Place:
+def read_place(name: str) -> Place:
+    """Return what *name* means in `where`; `QueryError` for a name that no item can have."""
     try:
         check_text(name, max_bytes=MemoryItem.max_content_bytes)
     except ValueError as exc:

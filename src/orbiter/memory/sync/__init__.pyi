@@ -15,7 +15,7 @@ from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.keywords import ScopeId
-from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats
+from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, UserPage
 from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
@@ -40,6 +40,7 @@ from orbiter.memory.model.reports import (
     Verification,
 )
 from orbiter.memory.model.trust import Trust
+from orbiter.memory.model.value_counts import UserOrder, ValueCount
 from orbiter.memory.recall import RecallMode, RecallResult
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.sync._background_loop import run as run
@@ -163,7 +164,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def default_user(self) -> ScopedMemory:
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
-        `remember`, `recall`, `list`, `update`, `forget` and `chat` of this object are its calls.
+        `remember`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of this object are
+        its calls.
         """
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
@@ -238,6 +240,23 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
         shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
+        """
+    def count_by(
+        self,
+        field: str,
+        *,
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+    ) -> builtins.list[ValueCount]:
+        """Return the values of *field* in this scope, most frequent first, each with its count.
+
+        *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
+        key of `metadata.extra`, such as `tags` or `source`. A list counts by its elements, so that
+        `where={field: value}` finds as many memories as are counted. The other arguments narrow it
+        down as in `list`.
         """
     def update(
         self,
@@ -334,6 +353,21 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     @property
     def audit(self) -> AuditLog:
         """What was done in this memory, if it was made with `audit=`."""
+    def users(
+        self,
+        *,
+        starts_with: str = "",
+        order: UserOrder = "name",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> UserPage:
+        """Return a page of the users who have memories, with how many and since when.
+
+        *order* is `name`, `recent`, the last seen first, or `items`, those with most memories
+        first; *starts_with* is how names begin, and *cursor* is `next` of the page before. The
+        default user's name is `~default`; memories without a user are nobody's. A server answers
+        this only to the key of an administrator that names nobody.
+        """
     def stats(self) -> StoreStats:
         """Return how much the store holds, and how much is not indexed yet."""
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Verification:
@@ -506,8 +540,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
         shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
-    def stats(self) -> ScopeStats:
-        """Return how many memories there are in this scope."""
     def events(self) -> Stream[MemoryEvent]:
         """Return what happens in this scope from now on, for a `for` loop."""
     def chat(self, chat_id: str) -> Chat:
@@ -560,6 +592,25 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         What was purged, erased or has expired since is gone from the past, too.
         """
+    def count_by(
+        self,
+        field: str,
+        *,
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+    ) -> builtins.list[ValueCount]:
+        """Return the values of *field* in this scope, most frequent first, each with its count.
+
+        *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
+        key of `metadata.extra`, such as `tags` or `source`. A list counts by its elements, so that
+        `where={field: value}` finds as many memories as are counted. The other arguments narrow it
+        down as in `list`.
+        """
+    def stats(self) -> ScopeStats:
+        """Return how many memories there are in this scope."""
     def evict(
         self,
         *,

@@ -14,7 +14,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 _SWITCHES = (
     "conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging", "where",
-    "bulk_delete", "insert", "insertion_order", "expiry", "key_value",
+    "bulk_delete", "insert", "insertion_order", "expiry", "key_value", "facets",
 )  # fmt: skip
 
 
@@ -32,7 +32,8 @@ class Capabilities:
     `insertion_order`: its `search` takes `order`. `expiry`: it knows
     `expires_at`; whose clock counts is the store's affair, and how finely: SQLite and Redis know
     milliseconds, and end an item up to two of them early, never late. `key_value`: it has a
-    `KeyValueStore` by that name. A declaration that contradicts itself is a `ValueError`.
+    `KeyValueStore` by that name. `facets`: it is a `FacetStore`, so that it counts users and
+    values. A declaration that contradicts itself is a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -51,6 +52,7 @@ class Capabilities:
     insertion_order: bool = False
     expiry: bool = True
     key_value: bool = False
+    facets: bool = False
 
     @classmethod
     def for_agent_memory(cls, **declared: Any) -> "Capabilities":

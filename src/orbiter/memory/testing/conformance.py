@@ -11,6 +11,7 @@ from orbiter.memory.testing.contracts.add_get_contract import CoreContract, Refu
 from orbiter.memory.testing.contracts.concurrency_contract import ConcurrencyContract
 from orbiter.memory.testing.contracts.conversation_contract import ConversationContract
 from orbiter.memory.testing.contracts.expiry_contract import ExpiryContract
+from orbiter.memory.testing.contracts.facet_contract import FacetContract
 from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
 from orbiter.memory.testing.contracts.filter_contract import FilterContract, WhereContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
@@ -50,6 +51,7 @@ class StoreConformance(
     PagingContract,
     MeaningContract,
     KeyValueContract,
+    FacetContract,
     InsertContract,
     VersionContract,
     ExpiryContract,

@@ -90,10 +90,12 @@ _DESCRIPTIONS = {
     "memory_type": "Only memories of this type, such as `human` or `fact`.",
     "moment": "The time in the past to read.",
     "open_group": "What to do with tool calls that have no results yet.",
+    "order": "By `name`, by who was seen last (`recent`), or by who has most (`items`).",
     "query": "Only memories that contain this text.",
     "rounds": "Only the last rounds; each starts at a message of the user.",
     "session_id": "Only entries of this session.",
     "since": "Not before this time.",
+    "starts_with": "Only names that begin so.",
     "status": "Only memories with this status.",
     "task_id": "Only entries of this task.",
     "until": "Before this time.",
@@ -104,6 +106,7 @@ _DESCRIPTIONS = {
 
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
+_USER_ORDER = choice("name", "recent", "items")
 _NO, _YES = False, True
 _CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
 """A `Chat` crosses as its name; the client makes its own of it."""
@@ -250,6 +253,9 @@ def _in_body(params: tuple[Param, ...]) -> tuple[Param, ...]:
 
 
 _MEMORY = (
+    Operation("users", "memory", "GET", "users", "admin",
+              (_query("starts_with", TEXT, ""), _query("order", _USER_ORDER, "name"), *_PAGED),
+              results.USERS),
     Operation("erase", "memory", "POST", "erase", "admin",
               (*_SCOPE, _body("by", TEXT, None), _DRY_RUN), results.ERASURE,
               is_safe_to_repeat=False, is_long=True, has_safe_report=True),
@@ -299,6 +305,10 @@ _SCOPED = (
                _body("min_relevance", NUMBER, 0.0), _body("spread", FLAG, None),
                _body("explain", FLAG, _NO)), RECALLED),
     Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
+    Operation("count_by", "scope", "POST", "counts", "read",
+              (_body("field", TEXT), _body("where", WHERE, None), _body("memory_type", TEXT, None),
+               _body("since", INSTANT, None), _body("until", INSTANT, None),
+               _body("limit", WHOLE, 100)), results.VALUE_COUNTS),
     Operation("chats", "scope", "GET", "chats", "read", (_query("limit", WHOLE, 50),),
               results.CONVERSATIONS),
     Operation("evict", "scope", "POST", "evict", "write",

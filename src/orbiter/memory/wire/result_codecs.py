@@ -34,7 +34,7 @@ from orbiter.memory.wire.codecs import (
 )
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.results import ForgetResult, Page
+    from orbiter.memory.agent.results import ForgetResult
     from orbiter.memory.context import Context
     from orbiter.memory.messages import ProviderMessages
     from orbiter.memory.model.facts import FactEntry, FactSpan
@@ -62,6 +62,8 @@ __all__ = [
     "RECALLED",
     "SCOPE_STATS",
     "STORE_STATS",
+    "USERS",
+    "VALUE_COUNTS",
     "VERIFICATION",
     "VERSIONS",
 ]
@@ -191,6 +193,7 @@ DUPLICATES = enveloped("groups", list_of(tuple_of(ITEM)))
 VERSIONS = enveloped("versions", list_of(record("model.reports", "ItemVersion")))
 CONVERSATIONS = enveloped("chats", list_of(record("model.reports", "ConversationInfo")))
 STORE_STATS = record("model.reports", "StoreStats")
+VALUE_COUNTS = enveloped("counts", list_of(record("model.value_counts", "ValueCount")))
 VERIFICATION = record("model.reports", "Verification")
 SCOPE_STATS = record("agent.results", "ScopeStats")
 EVENT = record("agent.results", "MemoryEvent")
@@ -240,18 +243,22 @@ MESSAGES: Codec["ProviderMessages"] = Codec(
 # Pages, and what was forgotten
 
 
-def _load_page(value: Any) -> "Page":
-    from orbiter.memory.agent.results import Page  # noqa: PLC0415 - on first use
+def _paged(kind: str, name: str, inner: Codec[Any]) -> Codec[Any]:
+    """Return the codec of a class of pages, which has what *inner* reads under *name*."""
 
-    given = must_be_object(value)
-    return Page(_ITEMS.load(given["items"]), next=optional(TEXT).load(given.get("next")))
+    def load(value: Any) -> Any:
+        given = must_be_object(value)
+        made = getattr(import_module("orbiter.memory.agent.results"), kind)
+        return made(inner.load(given[name]), next=optional(TEXT).load(given.get("next")))
+
+    def schema() -> dict[str, Any]:
+        return object_schema(kind, **{name: inner.schema()}, next={"type": ["string", "null"]})
+
+    return Codec(lambda page: {name: inner.dump(page), "next": page.next}, load, schema)
 
 
-PAGE: Codec["Page"] = Codec(
-    lambda page: {"items": _ITEMS.dump(page), "next": page.next},
-    _load_page,
-    lambda: object_schema("Page", items=_ITEMS.schema(), next={"type": ["string", "null"]}),
-)
+PAGE = _paged("Page", "items", _ITEMS)
+USERS = _paged("UserPage", "users", list_of(record("model.value_counts", "UserInfo")))
 
 
 def _load_forgotten(value: Any) -> "ForgetResult":

@@ -33,6 +33,7 @@ from orbiter.memory.backends.postgres.upsert import (
 )
 from orbiter.memory.backends.postgres.where import (
     PostgresWhereCompiler,
+    extra_value,
     is_expired,
     like_pattern,
     not_expired,
@@ -64,6 +65,8 @@ class PostgresDialect(Dialect):
     to_json = "::text::jsonb"
     for_update = " FOR UPDATE"
     fact_fields = FACT_FIELDS
+    by_code_point = ' COLLATE "C"'
+    extra_value = staticmethod(extra_value)
     owner = "coalesce(metadata->>'user_id', '')"
     """Whom a row belongs to, as the tables of what is derived name it."""
 

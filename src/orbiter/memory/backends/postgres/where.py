@@ -6,16 +6,21 @@ not 1: as Python does. Beyond 2**53 what the item was written with decides: see 
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS, EXACT
 from orbiter.memory.backends.sql.where import Test, WhereCompiler
 from orbiter.memory.model.filters import TIMES, Among, Contains, Exists, Ordered, Scalar
 from orbiter.memory.model.query import SCOPE_FIELDS
 
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sql.dialect import Args
+
 __all__ = [
     "NOW",
     "PostgresWhereCompiler",
     "end",
+    "extra_value",
     "has_end",
     "is_expired",
     "like_pattern",
@@ -134,6 +139,13 @@ class PostgresWhereCompiler(WhereCompiler):
     def _literals(self, values: Sequence[Scalar]) -> str:
         written = [text for value in values for text in _written(value)]
         return f"{self.args.bind(written)}::text[]"
+
+
+def extra_value(key: str, args: "Args") -> str:
+    """Return how a key is read as JSON: a list of its value, a number as it was written."""
+    bound = f"{args.bind(key)}::text"
+    value = f"extra_json::json->'{EXACT}'->{bound}, (metadata->'extra'->{bound})::json"
+    return f"json_build_array(coalesce({value}))::text"
 
 
 def _is_small(value: object) -> bool:

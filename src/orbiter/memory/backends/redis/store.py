@@ -28,6 +28,13 @@ from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
 from orbiter.memory.model.validation import check_positive, check_tag
+from orbiter.memory.model.value_counts import (
+    UserInfo,
+    UserQuery,
+    ValueCount,
+    count_values,
+    list_users,
+)
 from orbiter.memory.text.text_caches import clear_all
 
 if TYPE_CHECKING:
@@ -318,6 +325,33 @@ class RedisMemoryStore(AsyncContextStore):
             for item in page:
                 _count(item, found)
         return list(found.values())[:limit]
+
+    async def users(self, query: UserQuery) -> list[UserInfo]:
+        """Return the users who have memories, as asked for; everything is read for it."""
+        return list_users(await self._all(Query()), query)
+
+    async def count_by(
+        self,
+        field: str,
+        *,
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        limit: int = 100,
+    ) -> list[ValueCount]:
+        """Return the most frequent values of *field*, with their counts.
+
+        Everything that *metadata* names is read for it.
+        """
+        query = Query("", metadata, memory_type, since=since, until=until, where=where)
+        check_size("limit", limit)
+        return count_values(await self._all(query), field, limit)
+
+    async def _all(self, query: Query) -> list[MemoryItem]:
+        self._items.check()
+        return [item async for page in self._items.pages(query) for item in page]
 
 
 def _count(item: MemoryItem, found: dict[tuple[str | None, ...], ConversationInfo]) -> None:

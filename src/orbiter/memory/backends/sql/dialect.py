@@ -78,6 +78,8 @@ class Dialect(ABC):
     """How it writes items with all they were."""
     everything: ClassVar[str] = "memory_items"
     """Where all rows can be read in the order of their ids."""
+    by_code_point: ClassVar[str] = ""
+    """Behind a text, has it ordered by code point; empty where nothing else is."""
 
     def message_columns(self, args: Args, usual: str) -> str:  # noqa: ARG002
         """Return how `READ` is read of accepted items, most of which have the metadata *usual*.
@@ -122,6 +124,13 @@ class Dialect(ABC):
     @abstractmethod
     def value(self, name: str) -> str:
         """Return how a scope field is read."""
+
+    @abstractmethod
+    def extra_value(self, key: str, args: Args) -> str:
+        """Return how a key of `metadata.extra` is read: as JSON, exactly as it was written.
+
+        That is a list with the value first, or all of `metadata`.
+        """
 
     @abstractmethod
     def unset(self, name: str) -> str:

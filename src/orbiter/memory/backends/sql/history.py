@@ -19,7 +19,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Query
 from orbiter.memory.model.reports import ConversationInfo, ItemVersion
 from orbiter.memory.model.validation import to_utc
 
-__all__ = ["CHUNK", "as_of", "conversation", "deciding_facts", "versions"]
+__all__ = ["CHUNK", "as_of", "conversation", "deciding_facts", "moment", "versions"]
 
 CHUNK = 500
 """Rows that are read at a time where each must be looked into."""
@@ -133,10 +133,11 @@ def conversation(row: Sequence[Any]) -> ConversationInfo:
     """Return a conversation from its row."""
     *who, count, first, last = row
     metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
-    return ConversationInfo(metadata, count, _moment(first), _moment(last))
+    return ConversationInfo(metadata, count, moment(first), moment(last))
 
 
-def _moment(value: str | datetime) -> datetime:
+def moment(value: str | datetime) -> datetime:
+    """Return a time that a row has, whatever the driver makes of it."""
     return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
@@ -163,7 +164,7 @@ def versions(past: Rows, now: Rows) -> list[ItemVersion]:
         else:
             change = "updated" if place else "added"
         who = by or item.metadata.agent_id or item.metadata.user_id
-        found_versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
+        found_versions.append(ItemVersion(item, change, moment(at), who))  # type: ignore[arg-type]  # one of four
         was_deleted = bool(deleted)
     return found_versions
 

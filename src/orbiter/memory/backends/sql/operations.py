@@ -16,7 +16,6 @@ from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, Ver
 from orbiter.memory.model.agent_store import AsyncContextStore
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
-from orbiter.memory.model.reports import SPOKEN
 
 __all__ = [
     "INDEXED",
@@ -252,28 +251,6 @@ class Operations:
         parts = [*([] if sql is None else [sql]), *map(dialect.counting, counts)]
         rows = yield Statement(f"SELECT {' + '.join(f'({part})' for part in parts)}", args)
         return int(rows[0][0])
-
-    def conversations(self, wanted: dict[Any, str], limit: int) -> Steps[Rows]:
-        """Return the scope fields, count, first and last time of conversations, newest first."""
-        dialect, args = self._dialect, Args(self._dialect)
-        unset = {name: dialect.unset(name) for name in SCOPE_FIELDS}
-        where = [
-            "deleted = 0",
-            *dialect.scope(wanted, args),
-            f"memory_type IN ({', '.join(map(args.bind, SPOKEN))})",
-            f"NOT ({unset['session_id']} AND {unset['task_id']})",
-            dialect.none_expired(),
-        ]
-        fields = ", ".join(map(dialect.value, SCOPE_FIELDS))
-        return (
-            yield Statement(
-                f"SELECT {fields}, count(*), min(created_at), max(created_at) FROM memory_items"
-                f" WHERE {' AND '.join(where)} GROUP BY 1, 2, 3, 4"
-                f" ORDER BY max(created_at) DESC, max({dialect.place}) DESC"
-                f" LIMIT {min(limit, MAX_LIMIT)}",
-                args,
-            )
-        )
 
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
         """Return the earlier versions of an item, oldest first, and its present row."""

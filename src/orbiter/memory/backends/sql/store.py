@@ -15,9 +15,10 @@ from orbiter.memory.backends.arguments import (
     cursor_id,
     is_item_id,
 )
-from orbiter.memory.backends.sql.audit import SQLAudit, signature
+from orbiter.memory.backends.sql.audit import signature
 from orbiter.memory.backends.sql.dialect import Steps
-from orbiter.memory.backends.sql.history import as_of, conversation, versions
+from orbiter.memory.backends.sql.group_counts import SQLGroupCounts
+from orbiter.memory.backends.sql.history import as_of, versions
 from orbiter.memory.backends.sql.recall import SQLRecall
 from orbiter.memory.backends.sql.rows import Row, decode, decode_all, encode_all, encode_one
 from orbiter.memory.errors import QueryError, StorageError, VersionConflict
@@ -32,7 +33,7 @@ from orbiter.memory.model.query import (
     check_order,
     check_size,
 )
-from orbiter.memory.model.reports import ConversationInfo, ItemVersion, StoreStats, Verification
+from orbiter.memory.model.reports import ItemVersion, StoreStats, Verification
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ CHUNK = 1000
 """Rows that are prepared, or read by `verify`, at a time."""
 
 
-class SQLMemoryStore(SQLAudit, SQLRecall):
+class SQLMemoryStore(SQLGroupCounts, SQLRecall):
     """A store of `memory_items` rows, whatever the database.
 
-    It has three parts side by side, each on `SQLDatabase` alone: the items, which are here; what is
+    It has parts side by side, each on `SQLDatabase` alone: the items, which are here; what is
     logged of them, `SQLAudit`; and how they are found, `SQLRecall`. They are bases, as the methods
-    of each are the store's own. A driver says how statements get to its database.
+    of each are the store's own. `SQLGroupCounts` counts, and logs that. A driver says how
+    statements get to its database.
     """
 
     _exact_extra: bool = False
@@ -302,20 +304,6 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         return await self._read(
             lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
         )
-
-    async def conversations(
-        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> list[ConversationInfo]:
-        """Return at most *limit* conversations that match *metadata*, most recent first.
-
-        Messages of people, models, tools and the system that name the same user, session, task
-        and agent are one; what names neither a session nor a task is none.
-        """
-        wanted = Query(metadata=metadata, limit=limit).wanted
-        rows = await self._read(lambda: self._operations.conversations(wanted, limit), alone=True)
-        if self._audit is not None and self._logs_reads:
-            await self.log_read("conversations", [], scope=metadata, count=len(rows))
-        return [conversation(row) for row in rows]
 
     async def history(self, item_id: str) -> list[ItemVersion]:
         """Return every version of an item, oldest first, the present one last.

@@ -12,7 +12,7 @@ from orbiter.memory.backends.sqlite.migrations import FACT_FIELDS, NOW, field
 from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter, dated, note
 from orbiter.memory.backends.sqlite.schema import EXPIRED, not_expired
 from orbiter.memory.backends.sqlite.trigram_index import candidates, weigh
-from orbiter.memory.backends.sqlite.where import SQLiteWhereCompiler
+from orbiter.memory.backends.sqlite.where import PLAIN_KEY, SQLiteWhereCompiler
 from orbiter.memory.model.filters import Condition
 
 __all__ = ["INSERT", "LONGEST_PATTERN", "SQLiteDialect", "row_values"]
@@ -85,6 +85,12 @@ class SQLiteDialect(Dialect):
     def value(self, name: str) -> str:
         """Return the expression that the indexes are made of."""
         return field(name)
+
+    def extra_value(self, key: str, args: Args) -> str:
+        """Ask for two places: SQLite then answers with a list, in which nothing is rounded."""
+        if not PLAIN_KEY.fullmatch(key):  # whose path older versions read differently
+            return "metadata"
+        return f"json_extract(metadata, {args.bind(f'$.extra.{key}')}, '$.none')"
 
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""

@@ -28,9 +28,10 @@ from orbiter.memory.model.filters import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["SQLiteWhereCompiler", "fits"]
+__all__ = ["PLAIN_KEY", "SQLiteWhereCompiler", "fits"]
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A key that every version of SQLite finds by its path."""
 _HAS_EXTRA = "instr(metadata, '\"extra\"')"
 
 
@@ -98,7 +99,7 @@ def _is_equal(test: Condition, args: Args) -> str | None:
     key, value = test.place.name, test.values[0]
     is_whole = isinstance(value, int) and abs(value) < 2**53
     is_text = isinstance(value, str) and value.isascii() and value.isprintable()
-    if not _PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
+    if not PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
         return None
     path = args.bind(f"$.extra.{key}")
     asked = _ask_python(test, args)

@@ -1,0 +1,217 @@
+"""Who has memories, and which values memories have: the answers of `users` and `count_by`.
+
+`list_users` and `count_values` say what must come out; a store may ask its database instead, as
+long as that counts exactly the same.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.derived import EXTRACTION
+from orbiter.memory.model.filters import MISSING, Place, Where, read_place
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.validation import check_text
+
+__all__ = [
+    "COUNTED_FIELDS",
+    "DEFAULT_USER",
+    "FacetStore",
+    "UserInfo",
+    "UserOrder",
+    "UserQuery",
+    "ValueCount",
+    "count_values",
+    "counted_place",
+    "list_users",
+    "most_frequent",
+    "prefix_end",
+    "scalars_in",
+]
+
+DEFAULT_USER = "~default"
+"""The user of a personal agent, which names none: no user of yours should be called so."""
+
+COUNTED_FIELDS = ("memory_type", "status", "user_id", "session_id", "task_id", "agent_id")
+"""The fields of an item whose values are counted; every key of `metadata.extra` is, too."""
+
+UserOrder = Literal["name", "recent", "items"]
+"""How users are ordered: by name, the last seen first, or those with most memories first."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """One user, and how much they have."""
+
+    user_id: str
+    items: int
+    """How many memories they have, messages included; what was forgotten is not counted."""
+    chats: int
+    """How many different sessions they have."""
+    first_at: datetime
+    """When the first of these was created."""
+    last_at: datetime
+    """When the last of these was created."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether these are the memories of programs that name no user."""
+        return self.user_id == DEFAULT_USER
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount:
+    """A value that memories have, and how many have it."""
+
+    value: object
+    """A text, a number or a boolean; of a list it is one of its elements."""
+    items: int
+    """How many memories have it: as many as `where={name: value}` finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuery:
+    """Which users are asked for."""
+
+    starts_with: str = ""
+    order: UserOrder = "name"
+    after: UserInfo | None = None
+    """The last of the page before."""
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        check_size("limit", self.limit)
+        if self.order not in get_args(UserOrder):
+            raise QueryError(f"unknown order `{self.order}`; use `name`, `recent` or `items`")
+        if not isinstance(self.starts_with, str):
+            raise QueryError(f"`starts_with` must be a string, not {self.starts_with!r}")
+        try:
+            check_text(self.starts_with, max_bytes=MemoryItem.max_content_bytes)
+        except ValueError as exc:
+            raise QueryError(f"no name can begin with `starts_with`: {exc}") from None
+
+    def page(self, users: Iterable[UserInfo]) -> list[UserInfo]:
+        """Return those of *users* that are asked for, in order."""
+        wanted = [each for each in users if each.user_id.startswith(self.starts_with)]
+        wanted.sort(key=self._key)
+        if self.after is not None:
+            behind = self._key(self.after)
+            wanted = [each for each in wanted if self._key(each) > behind]
+        return wanted[: self.limit]
+
+    def _key(self, user: UserInfo) -> tuple[float, str]:
+        if self.order == "name":
+            return 0.0, user.user_id
+        first = user.items if self.order == "items" else user.last_at.timestamp()
+        return -first, user.user_id
+
+
+@runtime_checkable
+class FacetStore(Protocol):
+    """A store that counts users and values itself; others are read from end to end for it."""
+
+    async def users(self, query: UserQuery) -> list[UserInfo]:
+        """Return the users who have memories, as asked for; whoever calls may see everyone's."""
+        ...
+
+    async def count_by(
+        self,
+        field: str,
+        *,
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        limit: int = 100,
+    ) -> list[ValueCount]:
+        """Return the most frequent values of *field* among items that match, with their counts."""
+        ...
+
+
+def counted_place(field: object) -> Place:
+    """Return what *field* names, as in `where`; `QueryError` if its values are not counted."""
+    if not isinstance(field, str) or not field or field.startswith("$"):
+        raise QueryError(f"`field` must be a name, such as `tags` or `memory_type`, not {field!r}")
+    place = read_place(field)
+    if not place.is_extra and place.name not in COUNTED_FIELDS:
+        names = "`, `".join(COUNTED_FIELDS)
+        raise QueryError(
+            f"the values of `{field}` are not counted; use `{names}` or a key of `extra`"
+        )
+    return place
+
+
+def scalars_in(value: object) -> list[object]:
+    """Return what a value counts as, each once: itself, or the elements of a list."""
+    values: dict[tuple[bool, object], object] = {}
+    for each in value if isinstance(value, list) else [value]:
+        if each is not None and each is not MISSING and not isinstance(each, dict | list):
+            values.setdefault((isinstance(each, bool), each), each)
+    return list(values.values())
+
+
+def most_frequent(counted: Iterable[tuple[object, int]], limit: int) -> list[ValueCount]:
+    """Return the values of *counted*, most frequent first, of equals by kind and value.
+
+    What a list holds counts by element. `True` is not 1, and 1 is 1.0, as for `where`.
+    """
+    counts: dict[tuple[bool, object], int] = {}
+    for value, items in counted:
+        for each in scalars_in(value):
+            key = (isinstance(each, bool), each)
+            counts[key] = counts.get(key, 0) + items
+    values = [ValueCount(_plain(value), items) for (_, value), items in counts.items()]
+    values.sort(key=_by_frequency)
+    return values[:limit]
+
+
+def _plain(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _by_frequency(each: ValueCount) -> tuple[Any, ...]:
+    kind = 0 if isinstance(each.value, str) else 2 if isinstance(each.value, bool) else 1
+    return -each.items, kind, each.value
+
+
+def count_values(items: Iterable[MemoryItem], field: str, limit: int) -> list[ValueCount]:
+    """Return the most frequent values of *field* among *items*."""
+    place = counted_place(field)
+    return most_frequent(((_plain_text(place.read(item)), 1) for item in items), limit)
+
+
+def _plain_text(value: object) -> object:
+    return str(value) if isinstance(value, str) else value
+
+
+def list_users(items: Iterable[MemoryItem], query: UserQuery) -> list[UserInfo]:
+    """Return the users of *items*, as asked for."""
+    by_user: dict[str, list[MemoryItem]] = {}
+    for item in items:
+        if item.metadata.user_id is not None:
+            by_user.setdefault(item.metadata.user_id, []).append(item)
+    infos = (_info(user_id, theirs) for user_id, theirs in by_user.items())
+    return query.page(info for info in infos if info is not None)
+
+
+def _info(user_id: str, items: Sequence[MemoryItem]) -> UserInfo | None:
+    times = [item.created_at for item in items if item.memory_type != EXTRACTION]
+    if not times:
+        return None
+    sessions = {item.metadata.session_id for item in items} - {None}
+    return UserInfo(user_id, len(times), len(sessions), min(times), max(times))
+
+
+def prefix_end(text: str) -> str | None:
+    """Return the first text by code point that comes after all that begin with *text*, if any."""
+    for length in range(len(text), 0, -1):
+        code = ord(text[length - 1])
+        if code < sys.maxunicode:
+            following = 0xE000 if code == 0xD7FF else code + 1  # surrogates are no text
+            return text[: length - 1] + chr(following)
+    return None
