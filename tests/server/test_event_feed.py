@@ -198,15 +198,15 @@ async def test_a_key_has_no_more_streams_than_it_needs(
 ) -> None:
     monkeypatch.setattr(sse, "_MAX_STREAMS", 1)
     http = client(await served(**BARE))
-    streams = served.app.state.streams  # type: ignore[attr-defined]
+    counts = served.app.state.orbiter.link.limits.counts  # type: ignore[attr-defined]
 
     async with listening(http, user_id="ann"):
         second = await http.get("/v1/events", params={"user_id": "ann"})
-    await until(lambda: not streams)
+    await until(lambda: not counts["stream:None"])
 
     assert second.status_code == 429
     async with listening(http, user_id="ann"):
-        assert streams.total() == 1
+        assert counts["stream:None"] == 1
 
 
 async def test_who_asks_for_the_head_alone_gets_it_at_once(
@@ -223,7 +223,8 @@ async def test_who_asks_for_the_head_alone_gets_it_at_once(
 
     assert (stream.status_code, stream.content) == (200, b"")
     assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
-    assert not served.app.state.streams  # type: ignore[attr-defined]
+    counts = served.app.state.orbiter.link.limits.counts  # type: ignore[attr-defined]
+    assert not counts["stream:None"]
     assert (file.status_code, file.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert (await http.head("/v1/events")).status_code == 422, "whose events is asked, too"
 

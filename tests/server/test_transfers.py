@@ -322,7 +322,11 @@ async def test_a_sender_or_reader_who_leaves_leaves_no_file(
         async with http.stream("GET", "/v1/export", params={"user_id": "ann"}) as answer:
             assert answer.status_code == 200
             await anext(answer.aiter_raw())
-    await until(lambda: not list(temporary.iterdir()) and not app.state.transfers)
+    await until(
+        lambda: (
+            not list(temporary.iterdir()) and not app.state.orbiter.link.limits.counts["transfers"]
+        )
+    )
 
 
 async def test_more_transfers_than_the_disk_is_to_hold_are_put_off(

@@ -1,6 +1,5 @@
 """The ASGI application: all routes of the server behind its middleware."""
 
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -22,6 +21,7 @@ from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware
 from orbiter.memory.server.http.scopes import ScopeMiddleware
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import ServerState
+from orbiter.memory.server.http.worker_link import Alone
 
 __all__ = ["create_app"]
 
@@ -32,25 +32,29 @@ def create_app(
     settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
     keys: KeyFile | KeyStore | None = None,
     port: int | None = None,
+    link: Alone | None = None,
 ) -> Starlette:
     """Return the application over *memory*, for any ASGI server.
 
     It opens the memory when it starts, and closes it in the end if it was not open before. *keys*
     are who may come in; without any, it answers this computer alone. *port* is the one that
-    clients call it by, if it is not that of *settings*.
+    clients call it by, if it is not that of *settings*. *link* leads to the other processes of
+    `serve --workers`.
     """
+    link = Alone() if link is None else link
     metrics = Metrics()
     store = FileKeys(keys) if isinstance(keys, KeyFile) else keys
     folder = folder_for(memory, store)
     files = None if folder is None else JobFiles(folder)
-    jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only)
-    server = ServerState(memory, settings, store, EventFeed(memory, metrics=metrics), metrics, jobs)
+    jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only, link=link)
+    live = EventFeed(memory, metrics=metrics, link=link)
+    server = ServerState(memory, settings, store, live, metrics, jobs, link=link)
     app = _App(
         routes=_routes(),
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics, with_log=settings.with_log),
             Middleware(health.ProbeMiddleware),
-            Middleware(AuthMiddleware, settings=settings),
+            Middleware(AuthMiddleware, settings=settings, limits=link.limits),
             Middleware(ProblemMiddleware),
             Middleware(ScopeMiddleware),
             Middleware(RequestLimitsMiddleware, settings=settings),
@@ -61,8 +65,6 @@ def create_app(
     app.state.orbiter = server
     app.state.port = settings.port if port is None else port
     app.state.running = []
-    app.state.transfers = Counter()
-    app.state.streams = Counter()
     app.state.problem_page = None
     _add_optional(app, settings)
     return app
@@ -106,7 +108,7 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         from orbiter.memory.server.dashboard.slow_parts import SlowParts  # noqa: PLC0415
 
         app.state.problem_page = as_page
-        app.state.works = SlowParts()
+        app.state.works = SlowParts(app.state.orbiter.link)
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
 
@@ -117,6 +119,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.callback(server.worker.close)
         stack.push_async_callback(server.close_keys)
+        stack.push_async_callback(server.link.stop)
         if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(server.memory)
         for running in app.state.running:
@@ -125,4 +128,5 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         stack.push_async_callback(server.live.stop)
         stack.push_async_callback(server.jobs.stop)
         await server.jobs.resume()
+        server.metrics.share(server.link)
         yield

@@ -3,14 +3,15 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from orbiter.memory.auth import KeyStore
     from orbiter.memory.server import Settings
     from orbiter.memory.server.http.state import ServerState
+    from orbiter.memory.server.http.worker_link import WorkerLink
 __all__ = ["app", "until_stopped"]
 
 app = new_app()
@@ -74,6 +76,14 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     rate: Annotated[
         float, setting("--rate", text="Requests per second for each key.", min=0.1)
     ] = 100.0,
+    workers: Annotated[
+        int,
+        setting("--workers", text="Processes that serve; a supervisor keeps them.", min=1, max=64),
+    ] = 1,
+    drain: Annotated[
+        float,
+        setting("--drain", text="Seconds for requests under way when it stops.", min=0),
+    ] = 3.0,
     tls_cert: Annotated[
         Path | None, setting("--tls-cert", text="The certificate, to serve HTTPS.")
     ] = None,
@@ -111,10 +121,11 @@ async def serve(  # noqa: PLR0913 - the settings of a server
             callback=read_settings,
         ),
     ] = None,
-) -> None:
+) -> int | None:
     """Serve REST, MCP and the dashboard, until Ctrl-C."""
     del config  # read before all the others
     from orbiter.memory.server import Settings  # noqa: PLC0415 - an extra
+    from orbiter.memory.server.http.worker_link import VARIABLE, join_supervisor  # noqa: PLC0415
 
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("`--tls-cert` and `--tls-key` belong together; give both")
@@ -124,6 +135,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         allowed_hosts=tuple(allow_host or ()),
         read_only=read_only,
         rate=rate,
+        drain=drain,
         burst=max(1, int(2 * rate)),
         with_mcp=not no_mcp,
         with_dashboard=not no_dashboard,
@@ -133,11 +145,15 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
     )
+    link = join_supervisor() if VARIABLE in os.environ else None
+    if workers > 1 and link is None:
+        return await _supervise(run, settings, workers=workers, open_page=open_page)
     memory = run.unopened(reranker=reranker)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
     held = await keys_of(run.target, keys)
-    await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page)
+    await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page, link=link)
+    return None
 
 
 _SWITCH = 0.0005
@@ -155,22 +171,76 @@ async def until_stopped(
     settings: "Settings",
     keys: "KeyStore | None",
     open_page: bool,
+    link: "WorkerLink | None" = None,
 ) -> None:
-    """Serve *memory* until somebody ends this process; with *open_page*, show it in a browser."""
+    """Serve *memory* until somebody ends this process; with *open_page*, show it in a browser.
+
+    With a *link* it is one of several workers, and its supervisor tells people what there is.
+    """
     from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
 
-    application = create_app(memory, settings=settings, keys=keys)
+    application = create_app(memory, settings=settings, keys=keys, link=link)
     with _log_to_stderr(settings), ExitStack() as stack:
+        if link is not None:
+            await link.connect()
         async with serving(application, settings=settings) as url:
-            stop = stack.enter_context(_on_signals())
+            stop = stack.enter_context(_on_signals(is_worker=link is not None))
             stack.enter_context(_prompt())
-            await _print_start(run, url, application.state.orbiter)
-            if open_page and settings.with_dashboard:
-                await asyncio.to_thread(_open, url)
-            await stop.wait()
-        if run.out.is_watched:
-            sys.stderr.write("\n")  # behind the `^C` that a terminal shows
-        run.out.note("stopped")
+            report = await _start_report(url, application.state.orbiter)
+            if link is not None:
+                link.ready(report)
+                await _until_either(stop, link.left)
+                link.is_leaving = True
+            else:
+                await _show_start(run, settings, report, open_page=open_page)
+                await stop.wait()
+        if link is None:
+            _show_stop(run)
+
+
+async def _until_either(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(each.wait()) for each in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
+
+
+async def _supervise(
+    run: CommandContext, settings: "Settings", *, workers: int, open_page: bool
+) -> int:
+    """Keep *workers* processes of this command, until somebody ends this one."""
+    from orbiter.memory.server.supervisor import Supervisor, WorkerFailedError  # noqa: PLC0415
+
+    command = [sys.executable, "-m", "orbiter.memory.cli", *sys.argv[1:]]
+    supervisor = Supervisor(settings, workers=workers, command=command)
+    with _log_to_stderr(settings), _on_signals(supervisor.reload) as stop:
+        try:
+            starting: asyncio.Future[Any] = asyncio.ensure_future(supervisor.start())
+            stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
+            failed: asyncio.Future[Any] = supervisor.failed
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                starting.cancel()
+                return 0
+            report = starting.result()
+            await _show_start(run, settings, report, open_page=open_page, workers=workers)
+            await asyncio.wait({stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if supervisor.failed.done():
+                raise supervisor.failed.result()
+        except WorkerFailedError as exc:
+            say(str(exc), kind="error")
+            return exc.code if exc.code > 0 else 1
+        finally:
+            stopping.cancel()
+            await supervisor.stop()
+        _show_stop(run)
+    return 0
+
+
+def _show_stop(run: CommandContext) -> None:
+    if run.out.is_watched:
+        sys.stderr.write("\n")  # behind the `^C` that a terminal shows
+    run.out.note("stopped")
 
 
 @contextmanager
@@ -198,11 +268,13 @@ def _prompt() -> Iterator[None]:
 
 
 @contextmanager
-def _on_signals() -> Iterator[asyncio.Event]:
+def _on_signals(
+    reload: Callable[[], None] | None = None, *, is_worker: bool = False
+) -> Iterator[asyncio.Event]:
     """Give what is set by Ctrl-C, or by whoever ends this process.
 
     A second time ends the process as it stands: nothing is lost by it, as every answer is given
-    when what it says is durable.
+    when what it says is durable. A worker leaves Ctrl-C to its supervisor, which tells it.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     before = {which: signal.getsignal(which) for which in _ENDING}
@@ -212,15 +284,20 @@ def _on_signals() -> Iterator[asyncio.Event]:
         stop.set()
         for which in handled:
             loop.remove_signal_handler(which)
-            signal.signal(which, signal.SIG_DFL)
+            signal.signal(which, signal.SIG_IGN if is_worker else signal.SIG_DFL)
 
     for which in _ENDING:
         with suppress(NotImplementedError, RuntimeError):  # Windows: Ctrl-C cancels this task
-            loop.add_signal_handler(which, end)
+            ignored = is_worker and which is signal.SIGINT
+            loop.add_signal_handler(which, (lambda: None) if ignored else end)
             handled.append(which)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         yield stop
     finally:
+        if reload is not None:
+            loop.remove_signal_handler(signal.SIGHUP)
         for which in handled:
             loop.remove_signal_handler(which)
             signal.signal(which, before[which])
@@ -255,46 +332,62 @@ def _open(url: str) -> None:
         say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
 
 
-async def _print_start(run: CommandContext, url: str, server: "ServerState") -> None:
+async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
+    """Return what a server is, as `--json` prints it, and what to warn of."""
     memory, settings, keys = server.memory, server.settings, server.keys
     open_keys = await _open_keys(keys)
     needs_key = await server.needs_key()
-    if needs_key and not _is_private(settings):  # in a pipe and in a log, too
-        say(
+    warnings = []
+    if needs_key and not _is_private(settings):
+        warnings.append(
             "keys and memories cross the network unencrypted; `--tls-cert` and `--tls-key`, "
-            "or a proxy that has them, prevent it",
-            kind="warning",
+            "or a proxy that has them, prevent it"
         )
     if keys is not None and needs_key and not open_keys:
-        say(
+        warnings.append(
             f"every key in `{keys.place}` is revoked or expired: nobody has access; make one with "
-            f"`{server.key_command()}`",
-            kind="warning",
+            f"`{server.key_command()}`"
         )
+    return {
+        "url": url,
+        "mcp": f"{url}/mcp" if settings.with_mcp else None,
+        "store": without_passwords(memory.url),
+        "keys": open_keys,
+        "needs_key": needs_key,
+        "read_only": settings.read_only,
+        "warnings": warnings,
+    }
+
+
+async def _show_start(
+    run: CommandContext,
+    settings: "Settings",
+    report: dict[str, Any],
+    *,
+    open_page: bool,
+    workers: int = 1,
+) -> None:
+    url, needs_key = report["url"], report["needs_key"]
+    for warning in report.pop("warnings"):  # in a pipe and in a log, too
+        say(warning, kind="warning")
     if run.out.is_json:
-        run.out.line(
-            {
-                "url": url,
-                "mcp": f"{url}/mcp" if settings.with_mcp else None,
-                "store": without_passwords(memory.url),
-                "keys": open_keys,
-                "needs_key": needs_key,
-                "read_only": settings.read_only,
-            }
-        )
-        return
-    told = counted(open_keys, "key", "keys") if needs_key else "none: this computer only"
-    rows = [
-        ("dashboard", f"{url}/") if settings.with_dashboard else None,
-        ("REST", f"{url}/v1"),
-        ("MCP", f"{url}/mcp") if settings.with_mcp else None,
-        ("listening on", _reached(settings)) if settings.host in _EVERY else None,
-        ("store", without_passwords(memory.url)),
-        ("keys", told),
-        ("write access", "refused: read-only") if settings.read_only else None,
-    ]
-    _show(run, [row for row in rows if row is not None])
-    run.out.flush()
+        run.out.line({**report, "workers": workers})
+    else:
+        told = counted(report["keys"], "key", "keys") if needs_key else "none: this computer only"
+        rows = [
+            ("dashboard", f"{url}/") if settings.with_dashboard else None,
+            ("REST", f"{url}/v1"),
+            ("MCP", f"{url}/mcp") if settings.with_mcp else None,
+            ("listening on", _reached(settings)) if settings.host in _EVERY else None,
+            ("store", report["store"]),
+            ("keys", told),
+            ("write access", "refused: read-only") if settings.read_only else None,
+            ("workers", str(workers)) if workers > 1 else None,
+        ]
+        _show(run, [row for row in rows if row is not None])
+        run.out.flush()
+    if open_page and settings.with_dashboard:
+        await asyncio.to_thread(_open, url)
 
 
 def _show(run: CommandContext, rows: list[tuple[str, str]]) -> None:

@@ -142,5 +142,5 @@ async def _metrics(request: Request) -> Response:
         store = {"memories": stats.items, "store_bytes": stats.bytes}
     except (MemoryError, OSError, TimeoutError):
         pass  # a store that cannot count, or not now, is left out: the rest is still of use
-    lines = server.metrics.lines(store)
+    lines = (await server.metrics.total(server.link)).lines(store)
     return PlainTextResponse("\n".join([*lines, ""]), media_type="text/plain; version=0.0.4")

@@ -7,18 +7,40 @@ none.
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from orbiter.memory.errors import QueryError
+from orbiter.memory.auth import Principal
+from orbiter.memory.errors import MemoryError, QueryError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.http.error_responses import problem_for
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.tasks.progress import Checkpoint
 from orbiter.memory.wire import OPERATIONS, Operation
+from orbiter.memory.wire.problems import place_of
 
-__all__ = ["Job", "dump_job", "hashed", "load_job", "request_digest", "require_same"]
+__all__ = [
+    "Job",
+    "dump_job",
+    "encode_report",
+    "hashed",
+    "load_job",
+    "note_progress",
+    "older_jobs",
+    "principal_of_job",
+    "problem_of_job",
+    "receive_job",
+    "request_digest",
+    "require_same",
+    "send_job",
+    "under_way",
+]
+
+_LOG = logging.getLogger(__name__)
 
 State = Literal["queued", "running", "done", "failed"]
 
@@ -172,3 +194,59 @@ def request_digest(job: Job, salt: str) -> str:
 def hashed(*parts: str) -> str:
     """Return a digest from which none of *parts* can be read."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def principal_of_job(job: Job) -> Principal:
+    """Return who is told of a job; only whether it is held to somebody's memories counts."""
+    held = MemoryMetadata(user_id="somebody") if job.is_bound else MemoryMetadata()
+    return Principal("admin", held, key_id=job.owner)
+
+
+def note_progress(job: Job) -> Callable[[int, int], None]:
+    """Return what notes in a job how far it is."""
+
+    def advance(done: int, total: int) -> None:
+        job.done, job.total = done, total
+        job.note()
+
+    return advance
+
+
+def encode_report(operation: Operation, result: Any) -> bytes:
+    """Return what a call returned as JSON."""
+    return compact_json(operation.returns.dump(result)).encode()
+
+
+def problem_of_job(error: Exception, job: Job) -> dict[str, Any]:
+    """Return what is told of an error, and log it if it is a fault of ours."""
+    status, details = problem_for(principal_of_job(job), error)
+    if status >= 500 and not isinstance(error, MemoryError):
+        _LOG.error("a job failed: %s", place_of(error))
+    return details
+
+
+def send_job(job: Job) -> dict[str, Any]:
+    """Return a job for another worker of this server, with what is in no file."""
+    report = None if job.report is None else job.report.decode()
+    now = {"state": job.state, "problem": job.problem, "report": report}
+    return {"record": dump_job(job, ""), **now}
+
+
+def receive_job(sent: Mapping[str, Any]) -> Job | None:
+    """Return the job that another worker has sent."""
+    job = load_job(sent["record"])
+    if job is not None:
+        job.state, job.problem = sent["state"], sent["problem"]
+        job.report = None if sent["report"] is None else sent["report"].encode()
+    return job
+
+
+def under_way(job: Job) -> str:
+    """Return what counts the jobs of a key that have not ended."""
+    return f"jobs:{job.owner}"
+
+
+def older_jobs(jobs: list[Job], *, most: int) -> list[Job]:
+    """Return which of the jobs of one key have ended and are too many, the newest left out."""
+    over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
+    return [job for *_, job in sorted(over, reverse=True)[most:]]

@@ -97,18 +97,18 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
 
 async def _list(request: Request) -> Response:
     check_query(request)
-    found = await asyncio.to_thread(state_of(request).jobs.of, principal_of(request))
+    found = await state_of(request).jobs.jobs_of(principal_of(request))
     body = compact_json({"jobs": [job.as_json() for job in found]})
     return Response(body.encode(), media_type="application/json")
 
 
-def _find(request: Request) -> Job:
+async def _find(request: Request) -> Job:
     check_query(request)
-    return state_of(request).jobs.find(request.path_params["job_id"], principal_of(request))
+    return await state_of(request).jobs.find(request.path_params["job_id"], principal_of(request))
 
 
 async def _get(request: Request) -> Response:
-    job = _find(request)
+    job = await _find(request)
     wait, applied = _preferred(request, default=0.0)
     await state_of(request).jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
@@ -118,12 +118,12 @@ async def _get(request: Request) -> Response:
 
 
 async def _drop(request: Request) -> Response:
-    await state_of(request).jobs.drop(_find(request))
+    await state_of(request).jobs.drop(await _find(request))
     return Response(status_code=204)
 
 
 async def _follow(request: Request) -> "_JobEvents":
-    return _JobEvents(request, _find(request))
+    return _JobEvents(request, await _find(request))
 
 
 class _JobEvents:
@@ -133,7 +133,6 @@ class _JobEvents:
         self._state = state_of(request)
         self._principal = principal_of(request)
         self._job = job
-        self._open = request.app.state.streams
         self._is_head = request.method == "HEAD"
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
@@ -142,7 +141,7 @@ class _JobEvents:
             await begin_stream(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        with count_stream(self._open, self._principal):
+        with count_stream(self._state.link.limits, self._principal):
             gone = asyncio.ensure_future(until_gone(receive))
             try:
                 await begin_stream(send)

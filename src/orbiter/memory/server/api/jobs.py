@@ -7,8 +7,9 @@ for that, and what it was asked, is wiped there when it ends. It belongs to the 
 import asyncio
 import json
 import logging
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,24 +17,30 @@ from typing import Any
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import Principal
 from orbiter.memory.errors import MemoryConnectionError, MemoryError
-from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api.job_files import JobFiles
 from orbiter.memory.server.api.job_record import (
     Job,
     dump_job,
+    encode_report,
     hashed,
     load_job,
+    note_progress,
+    older_jobs,
+    principal_of_job,
+    problem_of_job,
+    receive_job,
     request_digest,
     require_same,
+    send_job,
+    under_way,
 )
-from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for, report_for
-from orbiter.memory.server.http.json_body import compact_json
+from orbiter.memory.server.http.error_responses import HTTPProblem, report_for
+from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import Operation, load_error, problem
 from orbiter.memory.wire.calls import dump_param, load_param
-from orbiter.memory.wire.problems import place_of
 
 __all__ = ["Jobs"]
 
@@ -57,6 +64,7 @@ _OFTEN = 60.0
 _LOOK = 0.5
 """Seconds between two looks at the record of a job that another server does."""
 
+_SOON = 0.01
 _ATTEMPTS = 3
 """How often a job starts over after its server was killed: it may be what kills it."""
 
@@ -68,9 +76,23 @@ class Jobs:
     """All jobs of one server."""
 
     def __init__(
-        self, memory: AgentMemory, files: JobFiles | None, *, kept: float, read_only: bool
+        self,
+        memory: AgentMemory,
+        files: JobFiles | None,
+        *,
+        kept: float,
+        read_only: bool,
+        link: Alone | None = None,
     ) -> None:
         self._memory = memory
+        self._link = Alone() if link is None else link
+        self._resuming = asyncio.Lock()
+        self._link.on("job", self._answer_other)
+        self._link.on("jobs", self._jobs_for_other)
+        self._link.on("once", self._once_for_other)
+        self._link.on("drop job", self._drop_for_other)
+        self._link.on("erased", self._hear_erased)
+        self._link.on("resume", lambda _: self.resume())
         self._files = files
         self._kept = timedelta(seconds=kept)
         self._read_only = read_only
@@ -110,21 +132,21 @@ class Jobs:
             {p.name: dump_param(p, given[p.name]) for p in operation.params if p.name in given},
             principal.is_bound,
         )
-        await self._prune()  # nothing may come between the two looks below and `_keep`
-        if once is not None:
-            job.once = hashed(principal.key_id or "", once)
-            job.digest = request_digest(job, job.id)
-            if job.once in self._once:
-                return require_same(self.find(self._once[job.once], principal), job)
-        if (
-            Counter(each.owner for each in self._jobs.values() if not each.is_finished)[job.owner]
-            >= _MAX_JOBS
-        ):
-            raise HTTPProblem(
-                429,
-                f"a key may have at most {_MAX_JOBS} running jobs",
-                headers={"Retry-After": "5"},
-            )
+        await self._prune()
+        if once is None:
+            return await self._begin(job, target)
+        job.once = hashed(principal.key_id or "", once)
+        job.digest = request_digest(job, job.id)
+        async with self._alone(job.once):
+            known = [self._once[job.once]] if job.once in self._once else []
+            for job_id in known or await self._link.ask("once", job.once):
+                return require_same(await self.find(job_id, principal), job)
+            return await self._begin(job, target)
+
+    async def _begin(self, job: Job, target: Any) -> Job:
+        if not self._link.limits.take(under_way(job), _MAX_JOBS):
+            told = f"a key may have at most {_MAX_JOBS} running jobs"
+            raise HTTPProblem(429, told, headers={"Retry-After": "5"})
         self._keep(job)
         try:
             await self._write(job)
@@ -136,13 +158,25 @@ class Jobs:
             self._launch(job, target)
         return job
 
+    @asynccontextmanager
+    async def _alone(self, once: str) -> AsyncIterator[None]:
+        """Have no other request with this `Idempotency-Key` begin, in any worker."""
+        name = f"once:{once}"
+        while not self._link.limits.take(name, 1):  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(_SOON)
+        try:
+            yield
+        finally:
+            self._link.limits.give(name)
+
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
         if job.once:
             self._once[job.once] = job.id
 
     def _forget(self, job: Job) -> None:
-        self._jobs.pop(job.id, None)
+        if self._jobs.pop(job.id, None) is not None and not job.is_finished:
+            self._link.limits.give(under_way(job))
         if self._once.get(job.once) == job.id:
             del self._once[job.once]
 
@@ -153,11 +187,15 @@ class Jobs:
 
     async def resume(self) -> None:
         """Go on with what servers have left that were killed."""
-        if self._files is None:
+        async with self._resuming:
+            await self._resume()
+
+    async def _resume(self) -> None:
+        if self._files is None or self.is_leaving:
             return
         await asyncio.to_thread(self._files.sweep)
         for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
-            job = load_job(record)
+            job = None if record["id"] in self._jobs else load_job(record)
             if job is None or (self._read_only and job.operation.is_change and not job.is_finished):
                 continue
             if job.is_finished:
@@ -166,6 +204,7 @@ class Jobs:
             if await asyncio.to_thread(self._files.reserve, record) is None:
                 continue
             self._keep(job)
+            self._link.limits.take(under_way(job), sys.maxsize)
             job.attempts += 1
             if job.attempts > _ATTEMPTS:
                 told = f"the job was interrupted {_ATTEMPTS} times; see the log of the server"
@@ -191,18 +230,18 @@ class Jobs:
         async with self._turn(job):
             job.state = "running"
             job.note()
-            tracker = Tracker(_progress(job), self._saver(job), job.saved)
+            tracker = Tracker(note_progress(job), self._saver(job), job.saved)
             params = {param.name: param for param in job.operation.params}
             try:
                 given = {name: load_param(params[name], each) for name, each in job.given.items()}
                 with track(tracker):
                     found = await getattr(target, job.operation.name)(**given)
-                principal = _principal(job)
+                principal = principal_of_job(job)
                 if isinstance(found, Erasure):
                     found = report_for(principal, found)
-                report = await asyncio.to_thread(_encoded, job.operation, found)
+                report = await asyncio.to_thread(encode_report, job.operation, found)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
-                await self._end(job, problem_=_problem_of(exc, job))
+                await self._end(job, problem_=problem_of_job(exc, job))
                 return
             await self._end(job, found=found, report=report)
 
@@ -213,6 +252,12 @@ class Jobs:
             if job.operation.is_heavy:
                 await stack.enter_async_context(self._reading[job.owner])
             await stack.enter_async_context(self._running[job.owner])
+            turns = [(f"job runs:{job.owner}", _AT_ONCE)]
+            turns += [(f"job reads:{job.owner}", 1)] if job.operation.is_heavy else []
+            for name, most in turns:
+                while not self._link.limits.take(name, most):  # noqa: ASYNC110 - of other workers
+                    await asyncio.sleep(_LOOK)
+                stack.callback(self._link.limits.give, name)
             yield
 
     def _saver(self, job: Job) -> Any:
@@ -230,11 +275,13 @@ class Jobs:
         report: bytes | None = None,
         problem_: dict[str, Any] | None = None,
     ) -> None:
+        self._link.limits.give(under_way(job))
         job.report, job.problem = report, problem_
         job.state = "failed" if report is None else "done"
         job.ended_at = datetime.now(UTC)
         if isinstance(found, Erasure) and not found.dry_run:
             self._drop_reports(job.given)
+            self._link.tell("erased", job.given)
         job.by, job.given, job.saved = None, {}, {}
         older = self._forget_older(job.owner)
         try:
@@ -255,25 +302,32 @@ class Jobs:
 
     # Knowing
 
-    def of(self, principal: Principal) -> list[Job]:
+    async def jobs_of(self, principal: Principal) -> list[Job]:
         """Return the jobs that *principal* has asked for, the newest first."""
-        known = dict(self._jobs)  # this runs in a thread, and they change meanwhile
+        sent = [each for many in await self._link.ask("jobs", principal.key_id) for each in many]
+        others = {job.id: job for each in sent if (job := receive_job(each)) is not None}
+        return await asyncio.to_thread(self._of, principal, {**others, **self._jobs})
+
+    def _of(self, principal: Principal, known: Mapping[str, Job]) -> list[Job]:
         found = [job for job in known.values() if job.owner == principal.key_id]
         for record in self._files.every(but=known) if self._files is not None else ():
             if record.get("owner") == principal.key_id:
                 job = load_job(record)
                 if job is not None and not self._is_old(job):
                     found.append(job)
-        older = {job.id for job in _older(found)}
+        older = {job.id for job in older_jobs(found, most=_MAX_ENDED)}
         kept = [job for job in found if job.id not in older]
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
 
-    def find(self, job_id: str, principal: Principal) -> Job:
+    async def _jobs_for_other(self, owner: str | None) -> list[dict[str, Any]]:
+        own = [job for job in self._jobs.values() if job.owner == owner]
+        return [{**send_job(job), "report": None} for job in own]
+
+    async def find(self, job_id: str, principal: Principal) -> Job:
         """Return a job, or raise `HTTPProblem` with 404: also for one of another key."""
         job = self._jobs.get(job_id)
-        if job is None and self._files is not None and job_id.isalnum():
-            record = self._files.read(job_id)  # of another server, or from before
-            job = None if record is None else load_job(record)
+        if job is None and job_id.isalnum():
+            job = await self._elsewhere(job_id)
         if job is None or job.owner != principal.key_id or self._is_old(job):
             raise HTTPProblem(404, "there is no such job; `/v1/jobs` lists those of your key")
         return job
@@ -311,12 +365,31 @@ class Jobs:
             raise load_error(job.problem["status"], job.problem)
         return job.operation.returns.load(json.loads(job.report or b"null"))
 
+    async def _elsewhere(self, job_id: str) -> Job | None:
+        """Return a job of another worker, or of another server by what that wrote."""
+        for sent in await self._link.ask("job", job_id):
+            return receive_job(sent)
+        files = self._files
+        record = None if files is None else await asyncio.to_thread(files.read, job_id)
+        return None if record is None else load_job(record)
+
+    async def _answer_other(self, job_id: str) -> dict[str, Any] | None:
+        job = self._jobs.get(job_id)
+        return None if job is None else send_job(job)
+
+    async def _once_for_other(self, once: str) -> str | None:
+        return self._once.get(once)
+
+    async def _drop_for_other(self, job_id: str) -> None:
+        if job_id in self._jobs:
+            await self._to_end(self._drop(self._jobs[job_id]))
+
+    async def _hear_erased(self, erased: Mapping[str, Any]) -> None:
+        self._drop_reports(erased)
+
     async def _look(self, job: Job) -> None:
         """See how far a job of another server is."""
-        record = None
-        if self._files is not None:
-            record = await asyncio.to_thread(self._files.read, job.id)
-        now = None if record is None else load_job(record)
+        now = await self._elsewhere(job.id)
         if now is not None:
             vars(job).update(vars(now))
             return
@@ -328,6 +401,7 @@ class Jobs:
     async def drop(self, job: Job) -> None:
         """Stop a job if it is under way, and forget it."""
         job.is_dropped = True
+        await self._link.ask("drop job", job.id)
         await self._to_end(self._drop(job))
 
     async def _drop(self, job: Job) -> None:
@@ -356,9 +430,14 @@ class Jobs:
         """Stop all work; the next server goes on with it."""
         self.leave()
         tasks = list(self._tasks.values())
+        left = [self._jobs[job_id] for job_id in self._tasks if job_id in self._jobs]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for job in left if self._link.workers > 1 else ():
+            if not job.is_finished:
+                job.attempts -= 1  # another worker goes on with it: nothing was wrong
+                await self._write(job)
         await asyncio.gather(*self._steps, return_exceptions=True)
         if self._files is not None:
             await asyncio.to_thread(self._files.close)
@@ -389,7 +468,8 @@ class Jobs:
 
     def _forget_older(self, owner: str | None) -> list[Job]:
         """Forget what a key has more than it may have; return it, for its records are left."""
-        found = _older([job for job in self._jobs.values() if job.owner == owner])
+        own = [job for job in self._jobs.values() if job.owner == owner]
+        found = older_jobs(own, most=_MAX_ENDED)
         for job in found:
             self._forget(job)
         return found
@@ -416,34 +496,3 @@ class Jobs:
         if self._files is not None and now - self._pruned > _EVERY:
             self._pruned = now
             await asyncio.to_thread(self._files.prune, now - self._kept, most=_MAX_ENDED)
-
-
-def _older(jobs: list[Job]) -> list[Job]:
-    """Return which of the jobs of one key have ended and are too many, the newest left out."""
-    over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
-    return [job for *_, job in sorted(over, reverse=True)[_MAX_ENDED:]]
-
-
-def _principal(job: Job) -> Principal:
-    """Return who is told of a job; only whether it is held to somebody's memories counts."""
-    held = MemoryMetadata(user_id="somebody") if job.is_bound else MemoryMetadata()
-    return Principal("admin", held, key_id=job.owner)
-
-
-def _progress(job: Job) -> Callable[[int, int], None]:
-    def advance(done: int, total: int) -> None:
-        job.done, job.total = done, total
-        job.note()
-
-    return advance
-
-
-def _encoded(operation: Operation, found: Any) -> bytes:
-    return compact_json(operation.returns.dump(found)).encode()
-
-
-def _problem_of(error: Exception, job: Job) -> dict[str, Any]:
-    status, found = problem_for(_principal(job), error)
-    if status >= 500 and not isinstance(error, MemoryError):
-        _LOG.error("a job failed: %s", place_of(error))
-    return found

@@ -6,7 +6,6 @@ its key is revoked, and leaves nothing behind when its reader goes.
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.requests import check_query
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.scopes import handle_of
+from orbiter.memory.server.http.shared_limits import Limits
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import EVENT
 
@@ -52,7 +52,6 @@ class EventsResponse:
         self._state = state_of(request)
         self._principal = principal_of(request)
         self._scope = scope
-        self._open: Counter[str | None] = request.app.state.streams
         self._is_back = "last-event-id" in request.headers
         self._is_head = request.method == "HEAD"
 
@@ -62,7 +61,7 @@ class EventsResponse:
             await begin_stream(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        with count_stream(self._open, self._principal):
+        with count_stream(self._state.link.limits, self._principal):
             await self._send(receive, send)
 
     async def _send(self, receive: Receive, send: Send) -> None:
@@ -103,22 +102,19 @@ class EventsResponse:
 
 
 @contextmanager
-def count_stream(streams: "Counter[str | None]", principal: Principal) -> Iterator[None]:
+def count_stream(limits: Limits, principal: Principal) -> Iterator[None]:
     """Refuse more streams than one key needs: each holds a connection for as long as it is."""
-    key_id = principal.key_id
-    if streams[key_id] >= _MAX_STREAMS:
+    name = f"stream:{principal.key_id}"
+    if not limits.take(name, _MAX_STREAMS):
         raise HTTPProblem(
             429,
             f"a key may have at most {_MAX_STREAMS} streams at a time",
             headers={"Retry-After": "5"},
         )
-    streams[key_id] += 1
     try:
         yield
     finally:
-        streams[key_id] -= 1
-        if not streams[key_id]:
-            del streams[key_id]
+        limits.give(name)
 
 
 async def begin_stream(send: Send) -> None:

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict
@@ -45,6 +44,7 @@ _AT_ONCE = 4
 One key has one import and one export of them, so that no single one holds all.
 """
 
+_TRANSFERS = "transfers"
 _PIECE = 256 * 1024
 _LOOK = 0.02
 """Seconds between two looks at a file that is being written."""
@@ -312,23 +312,25 @@ def _handle(request: Request) -> ScopedMemory:
 @contextmanager
 def _turn(request: Request, kind: str) -> Iterator[None]:
     """Refuse more transfers than the disk is to hold, or than one key is to have of them."""
-    under_way: Counter[tuple[str | None, str]] = request.app.state.transfers
-    slot = (principal_of(request).key_id, kind)
-    if slot[0] is not None and under_way[slot]:  # without keys, all of them are for this computer
+    limits, key_id = state_of(request).link.limits, principal_of(request).key_id
+    own = f"{kind}:{key_id}"
+    # Without keys, all of them are for this computer.
+    if key_id is not None and not limits.take(own, 1):
         raise HTTPProblem(
             429, f"this key has a running {kind} already", headers={"Retry-After": "5"}
         )
-    if under_way.total() >= _AT_ONCE:
-        raise HTTPProblem(
-            503, "too many imports and exports are running", headers={"Retry-After": "5"}
-        )
-    under_way[slot] += 1
     try:
-        yield
+        if not limits.take(_TRANSFERS, _AT_ONCE):
+            raise HTTPProblem(
+                503, "too many imports and exports are running", headers={"Retry-After": "5"}
+            )
+        try:
+            yield
+        finally:
+            limits.give(_TRANSFERS)
     finally:
-        under_way[slot] -= 1
-        if not under_way[slot]:
-            del under_way[slot]
+        if key_id is not None:
+            limits.give(own)
 
 
 @contextmanager

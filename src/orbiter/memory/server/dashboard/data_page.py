@@ -1,7 +1,5 @@
 """The page of memories on the move: into the store, out of it, and gone for good."""
 
-import asyncio
-
 from starlette.responses import Response
 
 from orbiter.memory.errors import QueryError
@@ -45,7 +43,7 @@ async def jobs(ask: Ask) -> Data:
 
 
 async def _jobs(ask: Ask) -> Data:
-    found = (await asyncio.to_thread(ask.server.jobs.of, ask.principal))[:_JOBS]
+    found = (await ask.server.jobs.jobs_of(ask.principal))[:_JOBS]
     return {
         "jobs": [
             {

@@ -13,10 +13,12 @@ from uuid import uuid4
 
 from starlette.responses import HTMLResponse, Response
 
+from orbiter.memory.auth import Principal
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.templating import render
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for
+from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.progress import Tracker, track
 
 __all__ = ["SlowParts", "pages", "slow_part"]
@@ -39,7 +41,7 @@ _GONE = (
 class SlowPart:
     """What is done for one part of a page."""
 
-    owner: str | None
+    principal: Principal
     template: str
     common: Data
     task: "asyncio.Task[Data]"
@@ -47,12 +49,30 @@ class SlowPart:
     total: int = 0
     id: str = field(default_factory=lambda: uuid4().hex)
 
+    @property
+    def owner(self) -> str | None:
+        """The id of the key that asked."""
+        return self.principal.key_id
+
 
 class SlowParts:
     """All that is under way for pages; `app.state.works`."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: Alone) -> None:
         self.by_id: dict[str, SlowPart] = {}
+        self._link = link
+        link.on("slow part", self._answer_other)
+
+    async def elsewhere(self, work_id: str, owner: str | None) -> str | None:
+        """Return the part, or the bar, that another worker of this server has for it."""
+        parts = await self._link.ask("slow part", {"work": work_id, "owner": owner})
+        return str(parts[0]) if parts else None
+
+    async def _answer_other(self, body: dict[str, str | None]) -> str | None:
+        work = self.by_id.get(str(body["work"]))
+        if work is None or work.owner != body["owner"]:
+            return None
+        return await _html(self, work)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -88,7 +108,7 @@ class SlowParts:
             with track(Tracker(advance)):
                 return await work()
 
-        made = SlowPart(owner, template, common, asyncio.ensure_future(run()))
+        made = SlowPart(ask.principal, template, common, asyncio.ensure_future(run()))
         self.by_id[made.id] = made
         return made
 
@@ -101,17 +121,20 @@ async def slow_part(ask: Ask, template: str, work: Callable[[], Awaitable[Data]]
 
 async def _answer(ask: Ask, works: SlowParts, work: SlowPart) -> Response:
     await asyncio.wait({work.task}, timeout=min(_SOON, ask.server.settings.timeout / 2))
+    return HTMLResponse(await _html(works, work))
+
+
+async def _html(works: SlowParts, work: SlowPart) -> str:
     if not work.task.done():
         bar: Data = {"work": work.id, "done": work.done, "total": work.total}
-        return HTMLResponse(render("parts/progress.html", {**work.common, **bar}))
+        return render("parts/progress.html", {**work.common, **bar})
     works.by_id.pop(work.id, None)
     try:
         data = work.task.result()
     except MemoryError as exc:
-        why = problem_for(ask.principal, exc)[1]["detail"]
-        return HTMLResponse(render("parts/went_wrong.html", {**work.common, "why": why}))
-    text = await asyncio.to_thread(render, work.template, {**work.common, **data})
-    return HTMLResponse(text)
+        why = problem_for(work.principal, exc)[1]["detail"]
+        return render("parts/went_wrong.html", {**work.common, "why": why})
+    return await asyncio.to_thread(render, work.template, {**work.common, **data})
 
 
 @pages.part("GET", "/ui/progress/{work}")
@@ -120,5 +143,6 @@ async def progress(ask: Ask) -> Response:
     works: SlowParts = ask.request.app.state.works
     work = works.by_id.get(ask.request.path_params["work"])
     if work is None or work.owner != ask.principal.key_id:
-        return HTMLResponse(render("parts/went_wrong.html", {"why": _GONE}))
+        text = await works.elsewhere(ask.request.path_params["work"], ask.principal.key_id)
+        return HTMLResponse(text or render("parts/went_wrong.html", {"why": _GONE}))
     return await _answer(ask, works, work)

@@ -32,6 +32,7 @@ from orbiter.memory.server.http.connection_limit import mark_authenticated
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_of
 from orbiter.memory.server.http.limits import RateLimiter, check_head
 from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.shared_limits import Limits
 from orbiter.memory.server.http.state import ServerState
 
 __all__ = ["TOKEN_HEADER", "AuthMiddleware"]
@@ -54,11 +55,13 @@ _LOG = logging.getLogger(__name__)
 class AuthMiddleware:
     """Lets in who may come in, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, *, settings: Settings, limits: Limits) -> None:
         self._app = app
         self._settings = settings
-        self._asked = RateLimiter(rate=settings.rate, burst=settings.burst)
-        self._failed = RateLimiter(rate=1, burst=30)
+        self._asked = RateLimiter(
+            rate=settings.rate, burst=settings.burst, limits=limits, name="asked"
+        )
+        self._failed = RateLimiter(rate=1, burst=30, limits=limits, name="failed")
         self._logged_error = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from starlette.types import Scope
 
 from orbiter.memory.server.http.error_responses import HTTPProblem
+from orbiter.memory.server.http.shared_limits import Limits, LocalLimits
 
 __all__ = [
     "AUTHENTICATE",
@@ -39,6 +40,9 @@ _RESERVE = 128
 
 _PAUSE = 0.1
 """Seconds until the next try, when the system has no room for one more socket."""
+
+_HANDSHAKE = 1.0
+"""Seconds for handshakes under way when no more connections are taken."""
 
 _AT_ONCE = 16
 """Connections that are taken in one turn of the event loop."""
@@ -60,17 +64,23 @@ class TrackedConnection(asyncio.BaseProtocol, ABC):
 
 
 class ConnectionLimiter:
-    """The connections of one server: at most *max_total*, and *max_per_key* of one key."""
+    """The connections of one process: at most *max_total*, and *max_per_key* of one key.
 
-    def __init__(self, *, max_total: int, max_per_key: int | None = None) -> None:
+    Connections of one key are counted in *limits*, over all workers of a server. In each of them,
+    half of all places are always left to others.
+    """
+
+    def __init__(
+        self, *, max_total: int, max_per_key: int | None = None, limits: Limits | None = None
+    ) -> None:
         self._max_total = max_total
-        # Half of all places are always left to others.
-        self._max_per_key = max(
-            1, min(max_total if max_per_key is None else max_per_key, max_total // 2)
-        )
+        self._limits: Limits = LocalLimits() if limits is None else limits
+        """The counts by key, which all workers of one server share."""
+        self._max_per_key = max(1, max_total if max_per_key is None else max_per_key)
+        self._half = max(1, max_total // 2)
+        self._by_key: Counter[str] = Counter()
         self._unauthenticated: dict[TrackedConnection, None] = {}  # the oldest first
         self._authenticated: dict[TrackedConnection, str | None] = {}
-        self._by_key: Counter[str] = Counter()
 
     def add(self, connection: TrackedConnection) -> bool:
         """Count *connection*; `False` if there is no room, as everybody here has shown a key."""
@@ -102,7 +112,10 @@ class ConnectionLimiter:
         if connection in self._authenticated and self._authenticated[connection] == key_id:
             return True
         self.remove(connection)
-        if key_id is not None and self._by_key[key_id] >= self._max_per_key:
+        if key_id is not None and (
+            self._by_key[key_id] >= self._half
+            or not self._limits.take(_name(key_id), self._max_per_key)
+        ):
             self._unauthenticated[connection] = None
             return False
         self._authenticated[connection] = key_id
@@ -115,9 +128,14 @@ class ConnectionLimiter:
         self._unauthenticated.pop(connection, None)
         key_id = self._authenticated.pop(connection, None)
         if key_id is not None:
+            self._limits.give(_name(key_id))
             self._by_key[key_id] -= 1
             if not self._by_key[key_id]:
                 del self._by_key[key_id]
+
+
+def _name(key_id: str) -> str:
+    return f"connection:{key_id}"
 
 
 def mark_authenticated(scope: Scope, key_id: str | None) -> None:
@@ -144,8 +162,11 @@ class Acceptor:
         *,
         patience: float,
         tls: ssl.SSLContext | None,
+        is_shared: bool = False,
     ) -> None:
         self._limiter = limiter
+        # Of a socket that others accept from, too, each takes one, and leaves them the next.
+        self._at_once = 1 if is_shared else _AT_ONCE
         self._make = make
         # Both are refused without TLS.
         self._times = {"ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
@@ -171,13 +192,15 @@ class Acceptor:
                     self._take_more(bound, loop)
                     await asyncio.sleep(0)  # many who come at once do not keep others from talking
         finally:
+            if self._handshakes:  # who was taken is answered, if it is soon known
+                await asyncio.wait(self._handshakes, timeout=_HANDSHAKE)
             for handshake in self._handshakes:
                 handshake.cancel()
 
     def _take_more(self, bound: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         """Take some of those who wait: on a busy server, the next turn of the loop comes late."""
         with suppress(OSError):  # nobody waits, or the next `sock_accept` says what is wrong
-            for _ in range(_AT_ONCE - 1):
+            for _ in range(self._at_once - 1):
                 taken, _ = bound.accept()
                 taken.setblocking(False)  # noqa: FBT003 - the standard library's
                 self._take(taken, loop)

@@ -1,4 +1,4 @@
-"""Event feed: what this process writes, and what others write to the same store.
+"""Event feed: what this server writes, in all its workers, and what others write to the store.
 
 Nothing is told twice. What this process writes is told by the memory itself, and also found in the
 store; whichever comes first is told, and the other is left out.
@@ -6,11 +6,13 @@ store; whichever comes first is told, and the other is left out.
 
 import asyncio
 import math
+import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 from orbiter.memory.agent import AgentMemory, EventStream, MemoryEvent, ScopedMemory
 from orbiter.memory.agent.events import Events
@@ -18,6 +20,8 @@ from orbiter.memory.agent.polling import PAGE, SeenIds, since
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.server.http.prometheus import Metrics
+from orbiter.memory.server.http.worker_link import Alone
+from orbiter.memory.wire import EVENT
 
 __all__ = ["EventFeed"]
 
@@ -29,15 +33,24 @@ _SOON = 10.0
 """Seconds within which this process reports what it wrote; after that, it is a new write."""
 
 _NEW = ("remembered", "said")
+_LISTENERS = "listeners"
+"""What counts the listeners of each worker, so that nobody is told what nobody hears."""
 
 
 class EventFeed:
     """One place for all listeners of a server; it looks at the store only while there are any."""
 
     def __init__(
-        self, memory: AgentMemory, *, metrics: Metrics | None = None, every: float = _EVERY
+        self,
+        memory: AgentMemory,
+        *,
+        metrics: Metrics | None = None,
+        every: float = _EVERY,
+        link: Alone | None = None,
     ) -> None:
         self._memory = memory
+        self._link = Alone() if link is None else link
+        self._link.on("event", self._hear_other)
         self._metrics = metrics or Metrics()
         self._every = every
         self._out = Events()
@@ -87,9 +100,18 @@ class EventFeed:
     async def _hear(self, stream: EventStream) -> None:
         async for event in stream:
             self._metrics.note_event(event.kind)
-            fresh = self._without_reported(event)
-            if fresh is not None:
-                self._out.pass_on(fresh)
+            if self._link.limits.elsewhere(_LISTENERS):
+                self._link.tell("event", EVENT.dump(event))
+            self._pass_on(event)
+
+    async def _hear_other(self, body: Any) -> None:
+        """Pass on what another worker of this server did."""
+        self._pass_on(EVENT.load(body))
+
+    def _pass_on(self, event: MemoryEvent) -> None:
+        fresh = self._without_reported(event)
+        if fresh is not None:
+            self._out.pass_on(fresh)
 
     def _without_reported(self, event: MemoryEvent) -> MemoryEvent | None:
         """Return *event* without what the store has told of already."""
@@ -118,11 +140,13 @@ class EventFeed:
             task, count = self._walks[walk]
             self._walks[walk] = (task, count + 1)
             self._listeners += 1
+            self._link.limits.take(_LISTENERS, sys.maxsize)
             self._metrics.listeners = self._listeners
 
     async def _leave(self, walk: str | None) -> None:
         async with self._changing:
             self._listeners -= 1
+            self._link.limits.give(_LISTENERS)
             self._metrics.listeners = self._listeners
             task, count = self._walks[walk]
             if count > 1:

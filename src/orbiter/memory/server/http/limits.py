@@ -7,7 +7,6 @@ comes. So no handler waits for a client that sends a byte now and then.
 import asyncio
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.json_body import SMALL, check_values
 from orbiter.memory.server.http.settings import Settings, max_body_bytes
+from orbiter.memory.server.http.shared_limits import Limits, LocalLimits
 from orbiter.memory.tasks.worker_threads import KeyedSemaphore
 
 __all__ = ["LONGEST_HEAD", "UPLOADS", "RateLimiter", "RequestLimitsMiddleware", "check_head"]
@@ -35,10 +35,6 @@ _LARGE_AT_ONCE = 2
 
 _SLOWEST = 16_000
 """Bytes a second that a body must come with, on average, once `patience` is over."""
-
-
-_MAX_BUCKETS = 10_000
-"""Buckets that are kept; who did not ask for longest begins with a full one."""
 
 
 def check_head(scope: Scope) -> None:
@@ -196,23 +192,35 @@ def _too_large(most: int) -> HTTPProblem:
 
 
 class RateLimiter:
-    """One bucket of *burst* tokens for everybody, filled with *rate* tokens a second."""
+    """One bucket of *burst* tokens for everybody, filled with *rate* tokens a second.
+
+    The buckets are in *limits* under *name*, which workers of one server share.
+    """
 
     def __init__(
-        self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        rate: float,
+        burst: int,
+        clock: Callable[[], float] = time.monotonic,
+        limits: Limits | None = None,
+        name: str = "",
     ) -> None:
         self._rate, self._burst, self._clock = rate, float(burst), clock
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._limits: Limits = LocalLimits() if limits is None else limits
+        self._name = name
 
     def take(self, who: str) -> None:
         """Take a token of *who*, or raise `HTTPProblem` if there is none."""
-        now = self._clock()
-        level, since = self._levels.pop(who, (self._burst, now))
-        level = min(self._burst, level + (now - since) * self._rate)
-        is_enough = level >= 1
-        self._levels[who] = (level - 1 if is_enough else level, now)
-        if len(self._levels) > _MAX_BUCKETS:
-            self._levels.popitem(last=False)
-        if not is_enough:
-            wait = max(1, math.ceil((1 - level) / self._rate))
+        now, left = self._clock(), 0.0
+
+        def taken(before: tuple[float, float] | None) -> tuple[float, float]:
+            nonlocal left
+            level, since = before or (self._burst, now)
+            left = min(self._burst, level + max(0.0, now - since) * self._rate)
+            return (left - 1 if left >= 1 else left), now
+
+        self._limits.level(f"{self._name}:{who}", taken)
+        if left < 1:
+            wait = max(1, math.ceil((1 - left) / self._rate))
             raise HTTPProblem(429, "too many requests", headers={"Retry-After": str(wait)})

@@ -3,6 +3,7 @@
 import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
 
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
 from orbiter.memory.server.http.access_log import log_request, request_id
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
+from orbiter.memory.server.http.worker_link import Alone
 
 __all__ = ["Metrics", "MetricsMiddleware", "route_template"]
 
@@ -23,6 +25,8 @@ _HELP = {
     "memories": ("gauge", "Memories in the store, the forgotten ones aside."),
     "store_bytes": ("gauge", "Bytes of the store."),
     "listeners": ("gauge", "Clients that follow the changes now."),
+    "workers": ("gauge", "Processes that serve requests."),
+    "worker_restarts_total": ("counter", "Processes that ended by themselves and were replaced."),
 }
 """What every metric is, as `/metrics` tells it."""
 
@@ -37,6 +41,8 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self.listeners = 0
+        self.workers = 1
+        self.restarts = 0
 
     def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that was answered with *status*; zero if it never was."""
@@ -49,6 +55,53 @@ class Metrics:
     def note_event(self, kind: str) -> None:
         """Count something that happened in the memory."""
         self._events[kind] += 1
+
+    # Of several workers
+
+    def share(self, link: Alone) -> None:
+        """Have the other workers of a server ask for these counts; within a running loop."""
+
+        async def answer(_: object) -> dict[str, float]:
+            return self.counts()
+
+        link.on("counts", answer)
+        link.start(self.counts)
+
+    async def total(self, link: Alone) -> "Metrics":
+        """Return these counts and those of all other workers, also of those that have ended."""
+        total = Metrics()
+        for counts in (self.counts(), *await link.ask("counts", None)):
+            total._add(counts)
+        return total
+
+    def counts(self) -> dict[str, float]:
+        """Return everything as numbers that can be added; `~` begins what is there now."""
+        flat: dict[str, float] = {"~listeners": self.listeners}
+        flat |= {"\t".join(("requests", *key)): n for key, n in self._requests.items()}
+        flat |= {f"seconds\t{route}": n for route, n in self._seconds.items()}
+        flat |= {f"events\t{kind}": n for kind, n in self._events.items()}
+        for route, counts in self._took.items():
+            flat |= {f"took\t{route}\t{index}": n for index, n in enumerate(counts)}
+        return flat
+
+    def _add(self, counts: Mapping[str, float]) -> None:
+        for name, count in counts.items():
+            kind, *key = name.split("\t")
+            if kind == "requests":
+                self._requests[key[0], key[1], key[2]] += int(count)
+            elif kind == "took":
+                took = self._took.setdefault(key[0], [0] * (len(_BOUNDS) + 1))
+                took[int(key[1])] += int(count)
+            elif kind == "seconds":
+                self._seconds[key[0]] += count  # type: ignore[assignment]  # a sum, as it were
+            elif kind == "events":
+                self._events[key[0]] += int(count)
+            elif kind == "~listeners":
+                self.listeners += int(count)
+            elif kind == "~workers":
+                self.workers = int(count)
+            elif kind == "restarts":
+                self.restarts = int(count)
 
     def lines(self, store: dict[str, float]) -> list[str]:
         """Return everything, with what is known of the *store*."""
@@ -71,7 +124,12 @@ class Metrics:
         lines += _head("events_total")
         for kind, count in sorted(self._events.items()):
             lines.append(f'orbiter_events_total{{kind="{kind}"}} {count}')
-        store = {**store, "listeners": self.listeners}
+        store = {
+            **store,
+            "listeners": self.listeners,
+            "workers": self.workers,
+            "worker_restarts_total": self.restarts,
+        }
         for name, value in store.items():
             lines += [*_head(name), f"orbiter_{name} {value:g}"]
         return lines

@@ -50,6 +50,8 @@ class Settings:
     """Seconds that the report of a job is kept after its end."""
     patience: float = 10.0
     """Seconds to wait for a client that sends nothing, or takes nothing."""
+    drain: float = 3.0
+    """Seconds for requests under way when the server stops."""
     rate: float = 100.0
     """Requests a second that one key may make, on average."""
     burst: int = 200

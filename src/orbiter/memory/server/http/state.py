@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import secrets
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import FileKeys, KeyStore, Principal, key_file_for
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.worker_threads import WorkerThread
 
 if TYPE_CHECKING:
@@ -34,15 +34,16 @@ class ServerState:
     metrics: "Metrics"
     jobs: "Jobs"
     worker: WorkerThread = field(default_factory=WorkerThread)
-    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    link: Alone = field(default_factory=Alone)
+    """The other processes of this server, if there are any."""
 
     def token_for(self, principal: Principal) -> str:
         """Return what a page of this server puts in `X-Orbiter-Token` to change something.
 
-        It is worth nothing without the key, and ends with this process.
+        It is worth nothing without the key, and ends with the server.
         """
         key_id = principal.key_id or "local"
-        return hmac.new(self._secret, key_id.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.link.secret, key_id.encode(), hashlib.sha256).hexdigest()
 
     async def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""

@@ -13,6 +13,7 @@ answered with 503, whatever key it shows.
 
 import asyncio
 import itertools
+import math
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,7 +25,7 @@ from starlette.applications import Starlette
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from orbiter.memory.errors import MemoryConnectionError, QueryError
+from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.browser_security import REFUSAL, is_loopback
 from orbiter.memory.server.http.connection_limit import (
     AUTHENTICATE,
@@ -34,6 +35,7 @@ from orbiter.memory.server.http.connection_limit import (
     max_open_connections,
 )
 from orbiter.memory.server.http.limits import LONGEST_HEAD
+from orbiter.memory.server.http.listen_socket import bind_address, find_addresses, url_of
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import ServerState
 
@@ -81,6 +83,8 @@ class _AnswerTransport:
 class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
     patience: float
     limiter: ConnectionLimiter
+    linger: float
+    """Seconds for the first request of a connection when the server stops."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -92,6 +96,7 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
         self._is_reread = False
         self._unread = 0
         self._refusal = ""
+        self._is_leaving = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -162,6 +167,8 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
             return
         self._unread, self._in_head = 0, False
         super().on_headers_complete()
+        if self._is_leaving:
+            self.cycle.keep_alive = False
         self.cycle.transport = _AnswerTransport(self.transport, self.loop)  # type: ignore[assignment]  # as much as it uses
 
     def on_body(self, body: bytes) -> None:
@@ -177,6 +184,15 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
         super().on_response_complete()
         if self._refusal and self._is_idle():
             self.send_400_response(self._refusal)
+
+    def shutdown(self) -> None:
+        """End when what is under way is answered; who has just come may ask once."""
+        cycle: RequestResponseCycle | None = self.cycle  # which is `None` before the first request
+        if cycle is None:
+            self._is_leaving = True
+            self.loop.call_later(self.linger, self._give_up)
+        else:
+            super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, after the requests before it; the application never sees it."""
@@ -232,19 +248,16 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
         return cycle is None or cycle.response_complete
 
 
-def protocol_for(*, patience: float, limiter: ConnectionLimiter) -> type[_BoundedProtocol]:
+def protocol_for(
+    *, patience: float, limiter: ConnectionLimiter, linger: float = 1.0
+) -> type[_BoundedProtocol]:
     """Return a protocol that waits *patience* seconds, for the connections of *limiter*."""
-    return type("Protocol", (_BoundedProtocol,), {"patience": patience, "limiter": limiter})
+    fields = {"patience": patience, "limiter": limiter, "linger": linger}
+    return type("Protocol", (_BoundedProtocol,), fields)
 
-
-_WAITING = 2_048
-"""Connections that the system holds until they are taken, if it lets us have as many."""
 
 _IDLE = 5.0
 """Seconds that a connection is kept without a request, or fewer if `patience` is less."""
-
-_LEAVE = 3
-"""Seconds for requests under way when the server stops."""
 
 
 @asynccontextmanager
@@ -267,7 +280,7 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
         await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             await running  # which raises what went wrong
-        yield _address(settings, bound)
+        yield url_of(settings, bound)
     finally:
         try:
             if ready.done() and not running.done():
@@ -290,20 +303,27 @@ async def _run(
     bound: socket.socket,
     ready: "asyncio.Future[_EmbeddedServer]",
 ) -> None:
+    link = _state(app).link
     limiter = ConnectionLimiter(
-        max_total=max_open_connections(settings.max_connections),
-        max_per_key=settings.max_connections_per_key,
+        # Each worker has its part of all places, and turns its own away when it is full.
+        max_total=max_open_connections(math.ceil(settings.max_connections / link.workers)),
+        max_per_key=min(settings.max_connections_per_key, max(1, settings.max_connections // 2)),
+        limits=link.limits,
     )
     config = Config(
         app,
-        http=protocol_for(patience=settings.patience, limiter=limiter),
+        http=protocol_for(
+            patience=settings.patience,
+            limiter=limiter,
+            linger=min(settings.patience, settings.drain / 3),
+        ),
         ws="none",
         lifespan="off",  # entered here, so that what it raises reaches the caller
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=_LEAVE,
+        timeout_graceful_shutdown=settings.drain,  # type: ignore[arg-type]  # any time will do
         timeout_keep_alive=min(_IDLE, settings.patience),  # type: ignore[arg-type]  # any time will do
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
@@ -316,7 +336,8 @@ async def _run(
             f"`{settings.tls_key}`: {exc}"
         ) from exc
     async with app.router.lifespan_context(app):
-        server = _EmbeddedServer(config, ready, limiter, settings.patience)
+        is_shared = link.bound is not None
+        server = _EmbeddedServer(config, ready, limiter, settings.patience, is_shared=is_shared)
         try:
             await server.serve(sockets=[bound])
         finally:
@@ -335,11 +356,15 @@ class _EmbeddedServer(Server):
         ready: "asyncio.Future[_EmbeddedServer]",
         limiter: ConnectionLimiter,
         patience: float,
+        *,
+        is_shared: bool,
     ) -> None:
         super().__init__(config)
         self.servers = []
         self._ready = ready
-        self._acceptor = Acceptor(limiter, self._connection, patience=patience, tls=config.ssl)
+        self._acceptor = Acceptor(
+            limiter, self._connection, patience=patience, tls=config.ssl, is_shared=is_shared
+        )
         self._taking: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
 
@@ -394,37 +419,11 @@ def _state(app: Starlette) -> ServerState:
 
 async def _bind(settings: Settings, server: ServerState) -> socket.socket:
     """Return a socket that is bound to the address, which others may reach only with keys."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(
-            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as exc:
-        raise QueryError(f"there is no address `{settings.host}`: {exc}") from exc
+    found = await find_addresses(settings)
     # A name may have several: every one of them must be harmless, whichever is taken.
     if not await server.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
         raise QueryError(
             f"`{settings.host}` can be reached from other computers, and this server has no keys; "
             f"make one with `{server.key_command()}`, or serve `127.0.0.1`"
         )
-    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-    # By its name: of a socket without, asyncio leaves Nagle's delay on, 40 ms for each answer.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(_WAITING)  # a port that another program took shows here
-        bound.setblocking(False)  # noqa: FBT003 - the standard library's
-    except OSError as exc:
-        bound.close()
-        raise MemoryConnectionError(
-            f"port {settings.port} of `{settings.host}` cannot be served: {exc.strerror}; "
-            "choose another with `--port`, or `--port 0` for any that is free"
-        ) from exc
-    return bound
-
-
-def _address(settings: Settings, bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - only shown
-    return f"{'https' if settings.tls_cert else 'http'}://{shown}:{port}"
+    return bind_address(settings, found) if server.link.bound is None else server.link.bound
