@@ -31,6 +31,7 @@ FIELDS: tuple[dict[str, Any], ...] = (
     {"id": "i7"},
     {"id": {"$in": ["i7", "i8"]}},
     {"content": {"$contains": "code 7"}},
+    {"id": {"$prefix": "i1"}, "tags": {"$prefix": "ev"}},
     {"version": {"$gte": 1}, "n": {"$lt": 9}},
     {"memory_type": "human", "n": {"$ne": 7}},
     {"status": {"$ne": "draft"}, "user_id": "ann"},

@@ -6,6 +6,7 @@ long as that finds exactly the same items.
 
 import math
 import operator
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,11 +30,13 @@ __all__ = [
     "Not",
     "Ordered",
     "Place",
+    "Prefix",
     "Read",
     "Scalar",
     "Sign",
     "Where",
     "parse_where",
+    "prefix_end",
     "read_place",
 ]
 
@@ -222,6 +225,19 @@ class Contains(_Test):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Prefix(_Test):
+    """The value is a text that begins with *value* to the letter, or a list that has one."""
+
+    value: str
+
+    def holds(self, read: Read) -> bool:
+        """Tell whether it, or an element of it, begins so."""
+        value = read(self.place)
+        values = value if isinstance(value, list) else [value]
+        return any(isinstance(each, str) and each.startswith(self.value) for each in values)
+
+
 def _key(value: object) -> tuple[bool, object]:
     return isinstance(value, bool), value
 
@@ -239,7 +255,7 @@ MAX_ORDERED = 2**53
 """From here on databases round numbers differently, so that they cannot be ordered alike."""
 
 _SIGNS: dict[str, Sign] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-_OPERATORS = ("$eq", "$ne", *_SIGNS, "$in", "$nin", "$exists", "$contains", "$not")
+_OPERATORS = ("$eq", "$ne", *_SIGNS, "$in", "$nin", "$exists", "$contains", "$prefix", "$not")
 _TOLD = "`, `".join(_OPERATORS)
 _OF_EXTRA = ("metadata.extra.", "extra.")
 
@@ -323,8 +339,8 @@ class _Parser:
             if not isinstance(operand, bool):
                 raise QueryError(f"`$exists` takes True or False, not {operand!r}")
             return Exists(place) if operand else Not(Exists(place))
-        if sign == "$contains":
-            return _contains(place, operand)
+        if sign in ("$contains", "$prefix"):
+            return (_contains if sign == "$contains" else _prefix)(place, operand)
         if isinstance(sign, str) and sign in _SIGNS:
             return _ordered(place, sign, operand)
         raise QueryError(f"unknown operator `{sign}` after `{place.name}`; use `{_TOLD}`")
@@ -423,3 +439,23 @@ def _contains(place: Place, operand: object) -> Condition:
     if not place.is_extra and (place.name == "version" or not isinstance(value, str)):
         return AnyOf(())
     return Contains(place, value)
+
+
+def _prefix(place: Place, operand: object) -> Condition:
+    if place.name in TIMES and not place.is_extra:
+        raise QueryError(f"`{place.name}` is a time, and begins with no text; use `$gte` and `$lt`")
+    value = _scalar(place, operand)
+    if not isinstance(value, str):
+        raise QueryError(f"`$prefix` compares `{place.name}` with a text, not {operand!r}")
+    is_number = place.name == "version" and not place.is_extra
+    return AnyOf(()) if is_number else Prefix(place, value)
+
+
+def prefix_end(text: str) -> str | None:
+    """Return the first text by code point that comes after all that begin with *text*, if any."""
+    for length in range(len(text), 0, -1):
+        code = ord(text[length - 1])
+        if code < sys.maxunicode:
+            following = 0xE000 if code == 0xD7FF else code + 1  # surrogates are no text
+            return text[: length - 1] + chr(following)
+    return None

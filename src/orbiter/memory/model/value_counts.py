@@ -4,7 +4,6 @@
 long as that counts exactly the same.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +28,6 @@ __all__ = [
     "counted_place",
     "list_users",
     "most_frequent",
-    "prefix_end",
     "scalars_in",
 ]
 
@@ -205,13 +203,3 @@ def _info(user_id: str, items: Sequence[MemoryItem]) -> UserInfo | None:
         return None
     sessions = {item.metadata.session_id for item in items} - {None}
     return UserInfo(user_id, len(times), len(sessions), min(times), max(times))
-
-
-def prefix_end(text: str) -> str | None:
-    """Return the first text by code point that comes after all that begin with *text*, if any."""
-    for length in range(len(text), 0, -1):
-        code = ord(text[length - 1])
-        if code < sys.maxunicode:
-            following = 0xE000 if code == 0xD7FF else code + 1  # surrogates are no text
-            return text[: length - 1] + chr(following)
-    return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS, EXACT
 from orbiter.memory.backends.sql.where import Test, WhereCompiler
-from orbiter.memory.model.filters import TIMES, Among, Contains, Exists, Ordered, Scalar
+from orbiter.memory.model.filters import TIMES, Among, Contains, Exists, Ordered, Prefix, Scalar
 from orbiter.memory.model.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class PostgresWhereCompiler(WhereCompiler):
                 return self._ordered_extra(test, value)
             case Contains():
                 return self._contains_extra(test, value, key)
+            case Prefix():
+                return self._prefix_extra(test, value)
 
     def _one_of_extra(self, test: Among, value: str, key: str) -> str:
         said = [f"{value} IS NULL"] if None in test.values else []
@@ -130,6 +132,15 @@ class PostgresWhereCompiler(WhereCompiler):
             texts = f"strpos(({value} #>> '{{}}') COLLATE \"C\", {text}) > 0"
         return (
             f"CASE jsonb_typeof({value}) WHEN 'array' THEN {listed} WHEN 'string' THEN {texts}"
+            " ELSE false END"
+        )
+
+    def _prefix_extra(self, test: Prefix, value: str) -> str:
+        text = f"{self.args.bind(test.value)}::text"
+        return (
+            f"CASE jsonb_typeof({value}) WHEN 'string' THEN starts_with({value} #>> '{{}}', {text})"
+            f" WHEN 'array' THEN EXISTS (SELECT 1 FROM jsonb_array_elements({value}) AS e (value)"
+            f" WHERE jsonb_typeof(e.value) = 'string' AND starts_with(e.value #>> '{{}}', {text}))"
             " ELSE false END"
         )
 

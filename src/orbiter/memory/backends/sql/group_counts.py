@@ -14,7 +14,7 @@ from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, 
 from orbiter.memory.backends.sql.history import conversation, moment
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
 from orbiter.memory.model.derived import EXTRACTION
-from orbiter.memory.model.filters import MISSING, Place, Where
+from orbiter.memory.model.filters import MISSING, Place, Where, prefix_end
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo
@@ -24,7 +24,6 @@ from orbiter.memory.model.value_counts import (
     ValueCount,
     counted_place,
     most_frequent,
-    prefix_end,
 )
 
 __all__ = ["SQLGroupCounts"]

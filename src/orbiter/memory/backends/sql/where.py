@@ -18,7 +18,9 @@ from orbiter.memory.model.filters import (
     Exists,
     Not,
     Ordered,
+    Prefix,
     Scalar,
+    prefix_end,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class WhereCompiler(ABC):
                 return f"({said})" if said else "false"
             case Not():
                 return f"NOT {self.compile(condition.part)}"
-            case Among() | Ordered() | Exists() | Contains():
+            case Among() | Ordered() | Exists() | Contains() | Prefix():
                 name = condition.place.name
                 is_extra = condition.place.is_extra
                 said = self.of_extra(condition) if is_extra else self._field(name, condition)
@@ -69,6 +71,10 @@ class WhereCompiler(ABC):
                 return f"{column} IS NOT NULL"
             case Contains():
                 return f"{self.position(column, self._bind(name, test.value))} > 0"
+            case Prefix():  # a range, which an index can serve
+                ordered, end = self.ordered(column, name), prefix_end(test.value)
+                start = f"{ordered} >= {self._bind(name, test.value)}"
+                return start if end is None else f"{start} AND {ordered} < {self._bind(name, end)}"
 
     def _among(self, name: str, column: str, values: Sequence[Scalar]) -> str:
         given = [
@@ -117,7 +123,7 @@ class WhereCompiler(ABC):
         """Return the test of a key of `metadata.extra`, perhaps NULL for false."""
 
 
-Test = Among | Ordered | Exists | Contains
+Test = Among | Ordered | Exists | Contains | Prefix
 
 
 def is_equality(part: Condition) -> bool:

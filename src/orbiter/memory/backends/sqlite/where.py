@@ -25,6 +25,7 @@ from orbiter.memory.model.filters import (
     Not,
     Ordered,
     Place,
+    Prefix,
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 
@@ -156,6 +157,8 @@ def _dump(condition: Condition) -> list[Any]:
             dumped = [sign, place.name, value]
         case Contains(place, value):
             dumped = ["contains", place.name, value]
+        case Prefix(place, value):
+            dumped = ["prefix", place.name, value]
         case Exists(place):
             dumped = ["exists", place.name]
     return dumped
@@ -172,4 +175,6 @@ def _load(dumped: list[Any]) -> Condition:
         return Among(place, tuple(rest[1:]))
     if kind == "exists":
         return Exists(place)
+    if kind == "prefix":
+        return Prefix(place, rest[1])
     return Contains(place, rest[1]) if kind == "contains" else Ordered(place, kind, rest[1])

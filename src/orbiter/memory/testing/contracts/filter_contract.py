@@ -257,6 +257,10 @@ def distinguishing_filters() -> list[Where]:
     return [
         *({"k": value} for value in VALUES),
         *({"k": {"$contains": value}} for value in (None, True, 1, "a", 2**53 + 1, 1e16, 2**62)),
+        *({"k": {"$prefix": value}} for value in ("", "a", "A", "%", "_", "é", "\U0010ffff")),
+        *({name: {"$prefix": "a"}} for name in ("user_id", "content", "tags", "memory_type")),
+        {"$not": {"user_id": {"$prefix": "a"}}, "k": {"$not": {"$prefix": "a"}}},
+        {"$or": [{"session_id": {"$prefix": "\ud7ff"}}, {"id": {"$prefix": ""}}]},
         *({"k": {"$gt": value}} for value in (0, 0.1, 1, 5e-324, "", "a", "ab", "\uffff")),
         {"k": {"$ne": 1}},
         {"k": {"$ne": None}},
@@ -298,8 +302,10 @@ def _condition(dice: random.Random, name: str) -> object:
         return _operand(dice, name)
     operators = {}
     for _ in range(dice.choice((1, 1, 2))):
-        sign = dice.choice(("$eq", "$ne", "$in", "$nin", "$exists", "$contains", "$not", *_SIGNS))
-        if sign == "$contains" and name in ("created_at", "updated_at"):
+        sign = dice.choice(
+            ("$eq", "$ne", "$in", "$nin", "$exists", "$contains", "$prefix", "$not", *_SIGNS)
+        )
+        if sign in ("$contains", "$prefix") and name in ("created_at", "updated_at"):
             sign = "$exists"
         operators[sign] = _operator_value(dice, name, sign)
     return operators
@@ -316,6 +322,8 @@ def _operator_value(dice: random.Random, name: str, sign: str) -> object:
     value = _operand(dice, name)
     while sign in _SIGNS and not _is_ordered(value):
         value = _operand(dice, name)
+    if sign == "$prefix":
+        return value[:1] if isinstance(value, str) else "a"
     return value
 
 
