@@ -4,7 +4,9 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from tests.server.conftest import Client, Served, new_key
@@ -20,7 +22,7 @@ from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.dashboard import map_page, map_points
 from orbiter.memory.server.dashboard.map_points import facet
-from orbiter.memory.server.dashboard.projection import directions_of_words, lay_out
+from orbiter.memory.server.dashboard.projection import directions_of_words, lay_out, place_among
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["postgres_server", "redis_server"]
@@ -35,8 +37,10 @@ TOPICS = {
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     map_page._kept.clear()
+    map_page._places.clear()
     yield
     map_page._kept.clear()
+    map_page._places.clear()
 
 
 def texts(topic: str, count: int) -> list[str]:
@@ -111,6 +115,119 @@ def test_without_vectors_words_decide() -> None:
 
     assert (rows[0] @ rows[1]) > (rows[0] @ rows[5])
     assert not rows[10].any()
+
+
+def test_new_points_stand_among_their_likes_and_no_old_one_moves() -> None:
+    rows = spread(400)
+    layout = lay_out(rows[:300])
+    known = np.vstack([layout.places, np.zeros((100, 2), np.float32)])
+    groups = np.concatenate([layout.groups, np.full(100, -1)])
+
+    grown = place_among(rows, known, groups)
+
+    assert (grown.places[:300] == layout.places).all()
+    assert len(np.unique(grown.places.round(3), axis=0)) == 400
+    kind = np.arange(400) % 4
+    for each in range(300, 400):
+        assert set(kind[:300][grown.groups[:300] == grown.groups[each]]) == {kind[each]}
+
+
+# The map stays still
+
+
+async def places_of(site: httpx.AsyncClient) -> dict[str, tuple[int, int]]:
+    points = (await site.get("/ui/map/points")).json()
+    return {i: (x, y) for i, x, y in zip(points["id"], points["x"], points["y"], strict=True)}
+
+
+async def names_of(site: httpx.AsyncClient) -> set[str]:
+    return {group[0] for group in (await site.get("/ui/map/points")).json()["groups"]}
+
+
+async def test_to_forget_one_of_334_moves_nothing_and_renames_nothing(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    own = memory.scope(user_id="ann")
+    both = [text for topic in TOPICS for text in texts(topic, 167)]
+    await own.remember_many([f"{text} {number}" for number, text in enumerate(both)])
+    await memory.flush()
+    site = client(await served())
+    before, names = await places_of(site), await names_of(site)
+    assert len(before) == 334
+
+    await own.forget(next(iter(before)))
+    await own.remember("a new lighthouse at the harbour")
+    await memory.flush()
+    after = await places_of(site)
+
+    moved = [np.hypot(*np.subtract(at, after[i])) for i, at in before.items() if i in after]
+    assert (len(after), len(moved)) == (334, 333)
+    assert max(moved) == 0
+    assert await names_of(site) == names
+
+
+async def test_the_map_is_the_same_after_a_restart_and_its_file_tells_nothing(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    await fill(memory)
+    site = client(await served())
+    await places_of(site)
+    gone = (await memory.unscoped().list(limit=1))[0]
+    await memory.unscoped().forget(gone.id)
+    await memory.scope(user_id="ann").remember("a new lighthouse")
+    await memory.flush()
+    before, names = await places_of(site), await names_of(site)
+    file = next(Path(memory.url.removeprefix("sqlite:///")).parent.glob("*.map.json"))
+
+    nothing = (map_page._kept, map_page._places)
+    for each in nothing:
+        each.clear()
+    again = client(await served())
+
+    assert await places_of(again) == before
+    assert await names_of(again) == names
+    written = file.read_text()
+    words = (*before, gone.id, "ann", "lighthouse", "sardines")
+    assert not [word for word in words if word in written]
+    file.write_text("{damaged")
+    for each in nothing:
+        each.clear()
+    assert len(await places_of(client(await served()))) == 40
+
+
+async def test_a_map_that_has_doubled_gets_a_new_layout(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    own = memory.scope(user_id="ann")
+    await own.remember_many(texts("sea", 5))
+    await memory.flush()
+    site = client(await served())
+    before = await places_of(site)
+
+    await own.remember_many(texts("wood", 30))
+    await memory.flush()
+
+    after = await places_of(site)
+    assert len(after) == 35
+    assert any(after[each] != at for each, at in before.items())
+
+
+async def test_a_word_that_is_forgotten_names_no_group(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    own = memory.scope(user_id="ann")
+    secret = await own.remember("swordfish")
+    await memory.flush()
+    site = client(await served())
+    assert await names_of(site) == {"swordfish"}
+
+    await own.remember("swordfish harbour")
+    await own.forget(secret.id)
+    other = (await own.list(limit=1))[0]
+    await own.update(other.id, "harbour")
+    await memory.flush()
+
+    assert await names_of(site) == {"harbour"}
 
 
 # The page

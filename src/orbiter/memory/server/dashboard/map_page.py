@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.model.query import Query
-from orbiter.memory.server.dashboard.map_points import MOST, Drawn, draw, has_vectors
+from orbiter.memory.server.api.job_files import folder_for
+from orbiter.memory.server.dashboard.map_points import MOST, Drawn, Places, draw, has_vectors
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 
 __all__ = ["can_draw", "pages"]
@@ -66,6 +67,8 @@ _Key = tuple[object, ...]
 _Maps = OrderedDict[_Key, tuple[float, "asyncio.Future[Drawn]"]]
 _kept: WeakKeyDictionary[AgentMemory, _Maps] = WeakKeyDictionary()
 """The maps of each memory, for several servers may run in one process."""
+_places: WeakKeyDictionary[AgentMemory, Places] = WeakKeyDictionary()
+"""Where the points of each memory stand, which holds longer than a map."""
 
 
 async def _drawn(ask: Ask) -> Drawn:
@@ -76,10 +79,11 @@ async def _drawn(ask: Ask) -> Drawn:
     scope = tuple(Query(metadata=handle.scope).wanted.items())
     key: _Key = (scope, newest[0].id if newest else "", total)
     kept = _kept.setdefault(ask.server.memory, OrderedDict())
-    now = monotonic()
+    places, now = await _places_of(ask), monotonic()
     found = kept.get(key)
     if found is None or found[0] < now:
-        found = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(draw(handle, total=total)))
+        drawing = draw(handle, total=total, places=places)
+        found = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(drawing))
         while len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
     try:
@@ -88,3 +92,14 @@ async def _drawn(ask: Ask) -> Drawn:
         if found[1].done():
             kept.pop(key, None)
         raise
+
+
+async def _places_of(ask: Ask) -> Places:
+    """Return the places of the served memory, with those that a file beside its store keeps."""
+    found = _places.get(ask.server.memory)
+    if found is None:
+        jobs = folder_for(ask.server.memory, ask.server.keys)
+        path = None if jobs is None else jobs.with_name(f"{jobs.stem}.map.json")
+        loaded = await asyncio.to_thread(Places, path)
+        found = _places.setdefault(ask.server.memory, loaded)
+    return found

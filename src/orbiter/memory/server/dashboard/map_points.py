@@ -1,29 +1,45 @@
-"""A map of one scope as it was at one moment: the places, and what is said of each of them."""
+"""A map of one scope as it was at one moment: the places, and what is said of each of them.
+
+What was placed once keeps its place: a new memory stands among those it is like, and one that is
+forgotten leaves a gap. Places outlive a restart in a file that has no id, no name and no text.
+"""
 
 import asyncio
+import hashlib
+import json
+import os
+import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import log
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import VectorReader, VectorStore
+from orbiter.memory.model.query import Query
 from orbiter.memory.server.dashboard.templating import environment, visible
 from orbiter.memory.text.words import COMMON, tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.server.dashboard.projection import Floats, Layout
 
-__all__ = ["MOST", "Drawn", "Group", "draw", "facet", "has_vectors"]
+__all__ = ["MOST", "Drawn", "Group", "Places", "draw", "facet", "has_vectors"]
 
 
 MOST = 10_000
 """Points on a map: the newest memories of its scope."""
 
 _CHUNK = 1_000
+_MAX_MAPS = 8
+_MAX_BYTES = 16 * 2**20
+_GROWTH = 2
+"""A map that has grown by this factor since its layout was computed gets a new one."""
 _TYPICAL, _SHOWN = 60, 3
 """Members of a group that are looked through for a few that tell what it is about."""
 _TEXT = 160
@@ -72,14 +88,103 @@ class Drawn:
     groups: tuple[Group, ...] = ()
 
 
-async def draw(handle: ScopedMemory, *, total: int) -> Drawn:
+@dataclass
+class Placed:
+    """The places of one map: what a point is known by, to its x, y and group."""
+
+    points: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    base: int = 0
+    """How many points there were when the layout was computed."""
+    names: dict[int, list[str]] = field(default_factory=dict)
+    """By group, what the words that name it are known by."""
+
+
+class Places:
+    """The places of all maps of one memory; the file at *path*, if there is one, keeps them.
+
+    The file knows a memory and a scope by a salted hash alone, and a word by 16 bits of one: enough
+    to find it again among the words of its group, and shared by many others.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._salt = secrets.token_hex(16)
+        self._maps: dict[str, Placed] = {}
+        self.lock = threading.Lock()
+        self._load()
+
+    def known_by(self, text: str) -> str:
+        """Return what the file calls *text*."""
+        return hashlib.blake2b(f"{self._salt}{text}".encode(), digest_size=9).hexdigest()
+
+    def word(self, text: str) -> str:
+        """Return what the file calls a word."""
+        return self.known_by(text)[:4]
+
+    def of(self, name: str) -> Placed:
+        """Return the places of the map of *name*, which has none the first time."""
+        found = self._maps.pop(self.known_by(name), None) or Placed()
+        self._maps[self.known_by(name)] = found
+        while len(self._maps) > _MAX_MAPS:
+            del self._maps[next(iter(self._maps))]
+        return found
+
+    def _load(self) -> None:
+        if self._path is None:
+            return
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # A file that is damaged is one that is not there: the layout is computed again.
+            with self._path.open("rb") as file:
+                read = json.loads(file.read(_MAX_BYTES))
+            maps = {
+                str(name): Placed(
+                    {
+                        str(key): (int(x), int(y), int(group))
+                        for key, (x, y, group) in each["points"].items()
+                    },
+                    int(each["base"]),
+                    {
+                        int(group): [str(word) for word in name]
+                        for group, name in each["names"].items()
+                    },
+                )
+                for name, each in read["maps"].items()
+            }
+            self._salt, self._maps = str(read["salt"]), maps
+
+    def save(self) -> None:
+        """Write the file; a disk that takes none costs places after a restart, and nothing else."""
+        if self._path is None:
+            return
+        maps = {
+            name: {"base": each.base, "points": each.points, "names": each.names}
+            for name, each in self._maps.items()
+        }
+        fresh = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.new")
+        with suppress(OSError):
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
+                file.write(json.dumps({"salt": self._salt, "maps": maps}).encode())
+            fresh.replace(self._path)
+
+
+async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None) -> Drawn:
     """Return the map of what *handle* reaches, which has *total* memories."""
     items = await _newest(handle)
     vectors, dimension = await _vectors(handle, [item.id for item in items])
     shown = [item for item in items if item.id in vectors] if vectors else items
     raw = [vectors[item.id] for item in shown] if vectors else []
+    places = Places(None) if places is None else places
+    name = repr((*Query(metadata=handle.scope).wanted.items(), dimension))
     return await asyncio.to_thread(
-        _compute, shown, raw, dimension, total=total, waiting=len(items) - len(shown)
+        _compute,
+        shown,
+        raw,
+        dimension,
+        total=total,
+        waiting=len(items) - len(shown),
+        places=places,
+        name=name,
     )
 
 
@@ -115,7 +220,14 @@ async def _vectors(handle: ScopedMemory, item_ids: list[str]) -> tuple[dict[str,
 
 
 def _compute(
-    items: list[MemoryItem], raw: list[bytes], dimension: int, *, total: int, waiting: int
+    items: list[MemoryItem],
+    raw: list[bytes],
+    dimension: int,
+    *,
+    total: int,
+    waiting: int,
+    places: Places,
+    name: str,
 ) -> Drawn:
     """Place the memories; for many, this takes a second, and so runs in a thread."""
     from orbiter.memory.server.dashboard import projection  # noqa: PLC0415
@@ -126,7 +238,13 @@ def _compute(
         rows = _mean_directions(raw, dimension)
     else:
         rows = projection.directions_of_words([item.content for item in items])
-    layout = projection.lay_out(rows)
+    with places.lock:  # maps of several scopes may be drawn at once
+        placed = places.of(name)
+        before = (placed.points, dict(placed.names))
+        layout = _layout(rows, [places.known_by(item.id) for item in items], placed)
+        groups = _named_groups(items, layout, placed, places.word)
+        if (placed.points, placed.names) != before:
+            places.save()
     xs, ys = (layout.places * 1_000).round().astype(int).T.tolist()
     points: dict[str, object] = {
         "count": len(items),
@@ -138,7 +256,30 @@ def _compute(
         "facets": {name: facet(name, items) for name in FACETS},
     }
     by: Literal["meaning", "words"] = "meaning" if raw else "words"
-    return Drawn(total, by, waiting, points, _named_groups(items, layout))
+    return Drawn(total, by, waiting, points, groups)
+
+
+def _layout(rows: "Floats", keys: Sequence[str], placed: Placed) -> "Layout":
+    """Return where *rows* stand: where they stood before, as long as the map is about as large."""
+    import numpy as np  # noqa: PLC0415 - it is there, or nobody comes here
+
+    from orbiter.memory.server.dashboard import projection  # noqa: PLC0415
+
+    before = [placed.points.get(key) for key in keys]
+    count_known = sum(each is not None for each in before)
+    if count_known * _GROWTH < len(keys) or len(keys) > placed.base * _GROWTH:
+        layout = projection.lay_out(rows)
+        placed.base, placed.names = len(keys), {}
+    else:
+        known = np.array([each or (0, 0, -1) for each in before])
+        at = (known[:, :2] / 1_000).astype(np.float32)
+        layout = projection.place_among(rows, at, known[:, 2].astype(np.intp))
+    whole = (layout.places * 1_000).round().astype(int).tolist()
+    groups = layout.groups.tolist()
+    placed.points = {
+        key: (x, y, group) for key, (x, y), group in zip(keys, whole, groups, strict=True)
+    }
+    return layout
 
 
 def _beginning(item: MemoryItem) -> str:
@@ -155,28 +296,37 @@ def _mean_directions(raw: Sequence[bytes], dimension: int) -> "Floats":
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _named_groups(items: Sequence[MemoryItem], layout: "Layout") -> tuple[Group, ...]:
+def _named_groups(
+    items: Sequence[MemoryItem], layout: "Layout", placed: Placed, known_by: Callable[[str], str]
+) -> tuple[Group, ...]:
+    """Return the groups, the largest first; one keeps its name as long as its words are in it."""
     import numpy as np  # noqa: PLC0415
 
     words = [{word for word in tokens(item.content[:400]) if _is_label(word)} for item in items]
     everywhere = Counter(word for each in words for word in each)
     found = []
-    for number in range(int(layout.groups.max()) + 1):
+    for number in np.unique(layout.groups).tolist():
         members = np.flatnonzero(layout.groups == number)
         middle = layout.places[members].mean(axis=0)
         typical = members[layout.odd[members].argsort(kind="stable")]
         inside = Counter(word for each in members for word in words[each])
+        ranked = _telling(inside, everywhere, len(items))
+        hashes = {known_by(word): word for word in reversed(ranked)}
+        kept = placed.names.get(number, [])
+        if not kept or not all(each in hashes for each in kept):
+            kept = placed.names[number] = [known_by(word) for word in ranked[:3]]
+        name = [hashes[each] for each in kept]
         x, y = (middle * 1_000).round().astype(int).tolist()
         found.append(
             Group(
-                name=_name(inside, everywhere, len(items)),
+                name=", ".join(visible(word[:24]) for word in name) or "without words",
                 count=len(members),
                 x=x,
                 y=y,
                 nearest=_unlike([items[each] for each in typical[:_TYPICAL]]),
             )
         )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda group: -group.count))
 
 
 def _unlike(items: Sequence[MemoryItem]) -> tuple[tuple[str, str], ...]:
@@ -192,12 +342,19 @@ def _is_label(word: str) -> bool:
     return word not in COMMON and not word.isdigit() and (len(word) > 2 or not word.isascii())
 
 
-def _name(inside: Counter[str], everywhere: Counter[str], count: int) -> str:
-    """Return the words that stand often in a group and seldom elsewhere."""
-    ranked = sorted(
-        inside, key=lambda word: (-inside[word] * log(1 + count / everywhere[word]), word)
+def _telling(inside: Counter[str], everywhere: Counter[str], count: int) -> list[str]:
+    """Return the words of a group: first those that are often in it and seldom elsewhere.
+
+    A word that a single memory has tells nothing of a group, unless there is no other.
+    """
+    return sorted(
+        inside,
+        key=lambda word: (
+            inside[word] < 2,
+            -inside[word] * log(1 + count / everywhere[word]) * inside[word] / everywhere[word],
+            word,
+        ),
     )
-    return ", ".join(visible(word[:24]) for word in ranked[:3]) or "without words"
 
 
 def _first_tag(item: MemoryItem) -> str | None:

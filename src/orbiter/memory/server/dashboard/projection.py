@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from orbiter.memory.text.words import terms
 
-__all__ = ["Layout", "directions_of_words", "lay_out"]
+__all__ = ["Layout", "directions_of_words", "lay_out", "place_among"]
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.intp]
@@ -22,6 +22,8 @@ _DIRECTIONS = 16
 """Main directions that groups are told apart by."""
 
 _MAX_GROUPS = 14
+_NEIGHBOURS = 5
+"""Points whose places decide where a new one stands."""
 _WORD_SLOTS = 512
 _GOLDEN = 2.399963
 """An angle by which turns never meet, as seeds stand in a sunflower."""
@@ -48,6 +50,39 @@ def lay_out(vectors: Floats) -> Layout:
     places -= (places.max(axis=0) + places.min(axis=0)) / 2
     places /= np.maximum(1e-9, np.abs(places).max(axis=0))
     return Layout(places, groups, np.linalg.norm(main - middles[groups], axis=1))
+
+
+def place_among(vectors: Floats, known: Floats, groups: Numbers) -> Layout:
+    """Return a layout in which what has a place keeps it, and the rest stands among its likes.
+
+    *known* has a row for each vector; the group of one without a place is -1, and there must be
+    some with one. Every new point looks at the old ones alone, so their order does not matter.
+    """
+    old, new = np.flatnonzero(groups >= 0), np.flatnonzero(groups < 0)
+    places, groups = known.copy(), groups.copy()
+    taken = {(round(x, 3), round(y, 3)) for x, y in places[old].tolist()}
+    base = vectors[old]
+    for each in new:
+        likeness = base @ vectors[each]
+        few = min(_NEIGHBOURS, len(old))
+        nearest = np.argpartition(-likeness, few - 1)[:few]
+        nearest = nearest[np.argsort(-likeness[nearest], kind="stable")]
+        weights = np.maximum(likeness[nearest], 1e-3) ** 4
+        middle = weights @ places[old[nearest]] / weights.sum()
+        groups[each] = groups[old[nearest[0]]]
+        # Beside the place and not upon it: further out on a spiral until nothing is there.
+        for turn in range(1, len(vectors) + 2):
+            angle, far = turn * _GOLDEN, 0.012 * turn**0.5
+            x, y = np.clip(middle + far * np.array([np.cos(angle), np.sin(angle)]), -1, 1)
+            if (round(float(x), 3), round(float(y), 3)) not in taken:
+                break
+        taken.add((round(float(x), 3), round(float(y), 3)))
+        places[each] = x, y
+    odd = np.zeros(len(vectors), np.float32)
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        odd[members] = np.linalg.norm(vectors[members] - vectors[members].mean(axis=0), axis=1)
+    return Layout(places, groups, odd)
 
 
 def directions_of_words(texts: list[str]) -> Floats:
