@@ -31,7 +31,7 @@ async def test_everything_can_be_done_by_keys(site: str, look: Look, memory: Age
     mine = memory.scope(user_id="kim")
     await mine.remember("The bridge opens at dawn", tags=["kim"])
     item = await mine.remember("The bridge closes at dusk", tags=["kim"])
-    visit = await look(f"{site}/?user_id=kim")
+    visit = await look(f"{site}/memories?user_id=kim")
     page = visit.page
     visit.answer = True
     keys = page.keyboard

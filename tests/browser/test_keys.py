@@ -40,7 +40,7 @@ async def test_a_user_sees_only_what_is_theirs(
     locked: str, look: Look, memory: AgentMemory, keys: KeyFile
 ) -> None:
     theirs = (await memory.scope(user_id="alice").list(limit=1))[0]
-    visit = await look(locked, key=key_of(keys, "write", "bob"))
+    visit = await look(f"{locked}/memories", key=key_of(keys, "write", "bob"))
     page = visit.page
 
     await expect(page.locator("#results")).to_contain_text("Bob's bicycle")

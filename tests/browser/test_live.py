@@ -28,7 +28,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_another_process_writes_and_the_strip_tells(
     site: str, look: Look, store: Path
 ) -> None:
-    visit = await look(site)
+    visit = await look(f"{site}/memories")
     await expect(visit.page.locator("[data-dot-text]")).to_have_text("connected")
 
     child = await asyncio.create_subprocess_exec(
@@ -43,7 +43,7 @@ async def test_another_process_writes_and_the_strip_tells(
 async def test_an_agent_remembers_through_mcp_and_is_seen(
     site: str, look: Look, store: Path
 ) -> None:
-    visit = await look(site)
+    visit = await look(f"{site}/memories")
     await expect(visit.page.locator("[data-dot-text]")).to_have_text("connected")
     command = ["-m", "orbiter.memory.cli", "mcp", "--url", f"sqlite:///{store}", "--user", "ada"]
     command += ["--model", "none"]  # the sample's is none that a command line knows

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_search_answers_while_one_types(site: str, look: Look) -> None:
-    visit = await look(site)
+    visit = await look(f"{site}/memories")
     page = visit.page
     await expect(page.locator("[data-search]")).to_be_focused()
 
@@ -69,6 +69,120 @@ async def test_what_is_forgotten_can_be_brought_back(
     assert await mine.get(item.id) is not None
 
 
+async def test_what_was_done_a_moment_ago_is_undone_in_its_message(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="ursula")
+    item = await mine.remember("The cellar key hangs by the stairs")
+    visit = await look(f"{site}/memory?id={item.id}&user_id=ursula")
+    page, undo = visit.page, visit.page.locator(".toast").get_by_role("button", name="Undo")
+    visit.answer = True
+
+    await page.get_by_role("button", name="Forget").click()
+    await undo.click()
+    await expect(page.get_by_role("button", name="Forget")).to_be_visible()
+    assert await mine.get(item.id) is not None
+
+    await page.get_by_role("button", name="Edit").click()
+    await page.locator("#edit-content").fill("The cellar key is lost")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator(".memory-body")).to_have_text("The cellar key is lost")
+    await undo.last.click()
+    await expect(page.locator(".memory-body")).to_have_text("The cellar key hangs by the stairs")
+
+    await visit.go("/memories?user_id=ursula")
+    await page.get_by_role("button", name="Add a memory").click()
+    await page.locator("#add-content").fill("The shed has no key")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#results")).to_contain_text("The shed has no key")
+    await undo.last.click()
+    await expect(page.locator("#results")).not_to_contain_text("The shed has no key")
+
+
+async def test_times_are_those_of_the_reader_with_their_zone(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    item = await memory.scope(user_id="edith").remember("The clock is slow")
+    visit = await look(f"{site}/memory?id={item.id}")
+
+    told = visit.page.locator("time[data-clock]").first
+    await expect(told).to_have_text(
+        await told.evaluate(
+            """(time) => new Date(time.dateTime).toLocaleString(undefined, {
+              year: "numeric", month: "short", day: "numeric",
+              hour: "2-digit", minute: "2-digit", timeZoneName: "short" })"""
+        )
+    )
+    await expect(visit.page.locator(".side [data-zone]")).to_contain_text("UTC")
+
+
+async def test_a_field_offers_the_names_that_exist(site: str, look: Look) -> None:
+    visit = await look(f"{site}/context")
+    page = visit.page
+
+    await page.get_by_label("User").fill("ali")
+    await expect(page.locator("#user_id-offers option[value=alice]")).to_be_attached()
+    await page.get_by_label("User").fill("alice")
+    await page.get_by_label("Chat").focus()
+    await expect(page.locator("#chat-offers option[value=lisbon]")).to_be_attached()
+
+
+async def test_the_report_of_an_erasure_is_a_file_to_keep(
+    site: str, look: Look, memory: AgentMemory, tmp_path: Path
+) -> None:
+    await memory.scope(user_id="gone").remember("Nobody will know of this")
+    visit = await look(f"{site}/data?user_id=gone")
+    page = visit.page
+    visit.answer = True
+
+    await (
+        page.locator("#erase-title")
+        .locator("..")
+        .locator("..")
+        .get_by_role("button", name="Preview")
+        .click()
+    )
+    await page.locator("#x-typed").fill("gone")
+    await page.get_by_role("button", name="Erase for good").click()
+    async with page.expect_download() as waiting:
+        await page.get_by_role("button", name="Download the report").click()
+    file = await waiting.value
+    await file.save_as(tmp_path / file.suggested_filename)
+
+    visit.troubles = [each for each in visit.troubles if "downloaded" not in each]
+    report = json.loads((tmp_path / "erase-report.json").read_text())
+    assert (report["erased"], report["proven"]) == ({"user_id": "gone"}, True)
+    assert "Nobody will know" not in str(report)
+
+
+async def test_a_turn_in_the_playground_shows_what_it_recalls(site: str, look: Look) -> None:
+    visit = await look(f"{site}/playground?user_id=alice&chat=try")
+    page = visit.page
+
+    await page.locator("#message").fill("Who is allergic to peanuts?")
+    await page.keyboard.press("Control+Enter")
+
+    await expect(page.locator(".play-chat")).to_contain_text("I remember: Mia is allergic")
+    await expect(page.locator(".play-side .score").first).to_be_visible()
+    await expect(page.locator("#message")).to_have_value("")
+    await visit.check()
+
+
+async def test_the_graph_is_walked_from_one_to_the_next(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="greta")
+    await mine.remember_many(["The heron met Otto", "Later Otto saw a kestrel", "A kestrel flew"])
+    visit = await look(f"{site}/graph?user_id=greta")
+    page = visit.page
+
+    await page.get_by_role("link", name="Otto, in 2 memories").click()
+    await page.get_by_role("link", name="kestrel, in 2 memories").click()
+
+    await expect(page.locator(".memories")).to_contain_text("A kestrel flew")
+    await visit.check()
+
+
 async def test_the_context_lab_shows_what_is_sent_and_what_it_costs(site: str, look: Look) -> None:
     visit = await look(f"{site}/context?user_id=alice")
     page = visit.page
@@ -97,11 +211,11 @@ async def test_a_name_that_is_left_blank_is_not_sent(
     assert "user_id" not in page.url
     await expect(page.locator(".memory", has_text="peanuts").first).to_be_visible()
 
-    await page.goto(site)
+    await page.goto(f"{site}/memories")
     await page.get_by_role("button", name="Add a memory").click()
     await page.locator("#add-content").fill("The cellar is dry")
     await page.locator("#add-user").fill("edith")
-    await page.get_by_role("button", name="Remember", exact=True).click()
+    await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.locator("#results")).to_contain_text("The cellar is dry")
     [stored] = await memory.scope(user_id="edith").list(query="cellar")
     assert stored.metadata.agent_id is None

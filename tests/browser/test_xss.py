@@ -127,7 +127,7 @@ def address(path: str, asked: Mapping[str, str]) -> str:
 async def test_every_memory_that_is_hostile_in_every_field_is_only_read(
     hostile_site: str, look: Look
 ) -> None:
-    visit = await look(hostile_site, phone=True)
+    visit = await look(f"{hostile_site}/memories", phone=True)
     page = visit.page
     rows = page.locator("#results .memory")
     while (before := await rows.count()) < len(PAYLOADS):
@@ -154,7 +154,10 @@ async def test_every_page_shows_hostile_memories_as_they_are(
         *(address("/review", {"tab": tab, **eve}) for tab in ("contradictions", "drafts")),
         "/facts",
         "/chats",
-        address("/", {"q": PAYLOADS[0]}),
+        address("/memories", {"q": PAYLOADS[0]}),
+        *(address(path, {}) for path in ("/", "/users", "/graph")),
+        address("/graph", {"term": PAYLOADS[0], **eve}),
+        address("/playground", {"chat": PAYLOADS[8], **eve}),
         address("/memory", {"id": last.id}),
         address("/chat", {"id": PAYLOADS[8], **eve}),
         address("/facts", {"key": PAYLOADS[8], **eve}),
@@ -167,11 +170,12 @@ async def test_every_page_shows_hostile_memories_as_they_are(
 
 async def test_hostile_questions_are_answered_with_words(hostile_site: str, look: Look) -> None:
     names = ("id", "q", "key", "user_id", "budget", "type", "as_of", "cursor", "where")
-    paths = ("/memory", "/context", "/recall", "/facts", "/", "/chat", "/map")
+    paths = ["/memory", "/context", "/recall", "/facts", "/memories", "/chat", "/map", "/graph"]
+    paths += ["/playground", "/users", "/"]
     visit = await look(hostile_site)
     visit.allowed = {400, 404, 422}
     for number, path in enumerate(paths):
-        texts = PAYLOADS[number * len(names) :][: len(names)]
+        texts = (*PAYLOADS, *PAYLOADS, *PAYLOADS)[number * len(names) :][: len(names)]
         asked = dict(zip(names, texts, strict=False))
         for each in (path, "/memory"):
             await visit.go(address(each, asked | {"id": f"{texts[0]} none"}))

@@ -37,7 +37,7 @@ def test_the_sample_has_something_for_every_page_and_leaves_nothing_behind(tmp_p
         assert process.stdout is not None
         try:
             url = process.stdout.readline().split()[-1].rstrip("/")
-            home = httpx.get(f"{url}/index.json", timeout=HANG).json()
+            home = httpx.get(f"{url}/memories.json", timeout=HANG).json()
             pages = [
                 httpx.get(f"{url}/{path}", timeout=HANG) for path in ("chats.json", "review.json")
             ]

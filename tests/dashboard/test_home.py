@@ -15,7 +15,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.server.dashboard.facets import Filters, facets
+from orbiter.memory.server.dashboard.facets import Filters, counts_in, facets
 from orbiter.memory.server.dashboard.home_page import snippets
 from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
 from orbiter.memory.server.dashboard.templating import visible
@@ -40,7 +40,7 @@ async def test_home_shows_the_newest_and_the_rest_page_by_page(
     await memory.scope(user_id="ann").remember_many(notes)
     ann = Visitor(client(await served()))
 
-    page = await ann.look("/")
+    page = await ann.look("/memories")
     rest = re.search(r'hx-get="(/ui/memories[^"]*cursor[^"]*)"', page)
     assert rest
     older = (await ann.http.get(rest[1].replace("&amp;", "&"))).text
@@ -48,7 +48,7 @@ async def test_home_shows_the_newest_and_the_rest_page_by_page(
     assert _texts(page) + _texts(older) == [f"note {number}" for number in range(34, -1, -1)]
     assert '<strong class="number">35</strong> memories' in page
     assert "<html" not in older
-    twin = await ann.twin("/index")
+    twin = await ann.twin("/memories")
     assert [row["item"]["content"] for row in twin["rows"]] == _texts(page)  # type: ignore[attr-defined]
     assert twin["health"]["memories"] == 35  # type: ignore[index]
 
@@ -60,14 +60,14 @@ async def test_a_search_tells_scores_and_why_and_keeps_its_address(
     await handle.remember_many(["Mia is allergic to peanuts", "The tram leaves at nine"])
     ann = Visitor(client(await served()))
 
-    page = await ann.look("/", q="peanuts")
+    page = await ann.look("/memories", q="peanuts")
     typed = await ann.http.get("/ui/memories", params={"q": "peanuts", "user_id": "ann"})
 
     assert _texts(page)[0] == "Mia is allergic to peanuts"
     assert 'class="score"' in page
     assert "contains &#34;peanuts&#34; (1 of 1 word)" in page
     assert 'value="peanuts"' in page
-    assert typed.headers["HX-Replace-Url"] == "/?q=peanuts&user_id=ann"
+    assert typed.headers["HX-Replace-Url"] == "/memories?q=peanuts&user_id=ann"
     assert _texts(typed.text)[0] == "Mia is allergic to peanuts"
 
 
@@ -80,14 +80,18 @@ async def test_a_line_stands_between_what_answers_and_the_rest(
     await handle.remember_many(["Hafnium has the atomic number 72", unlikely])
     ann = Visitor(client(await served()))
 
-    answered = await ann.look("/", q="Did you tell me the atomic number of hafnium at some time?")
-    unanswered = await ann.look(
-        "/", q="Did you tell me at what time tungsten melts in the furnace of the steelworks?"
+    answered = await ann.look(
+        "/memories", q="Did you tell me the atomic number of hafnium at some time?"
     )
-    rows = (await ann.twin("/index", q="atomic number"))["rows"]
+    unanswered = await ann.look(
+        "/memories",
+        q="Did you tell me at what time tungsten melts in the furnace of the steelworks?",
+    )
+    rows = (await ann.twin("/memories", q="atomic number"))["rows"]
 
     assert [text[:10] for text in _texts(answered)] == ["Hafnium ha", "We spoke o"]
-    line = answered.index("Unlikely to answer")
+    assert "1 answer</h2>" in answered
+    line = answered.index("1 more is unlikely to answer")
     assert answered.index("Hafnium has") < line < answered.index("We spoke of")
     assert "No memory answers this" not in answered
     assert rows[0]["relevance"] > 0.1  # type: ignore[index]
@@ -106,13 +110,15 @@ async def test_facets_combine_and_can_be_taken_away(
     await bob.forget(gone.id)
     visitor = Visitor(client(await served()))
 
-    both = await visitor.look("/", user_id="ann", tag="taste", age="week")
-    forgotten = await visitor.look("/", status="forgotten")
-    humans = await visitor.look("/", type="human")
-    refused = await visitor.http.get("/", params={"age": "<b>"}, headers={"Accept": "text/html"})
+    both = await visitor.look("/memories", user_id="ann", tag="taste", age="week")
+    forgotten = await visitor.look("/memories", status="forgotten")
+    humans = await visitor.look("/memories", type="human")
+    refused = await visitor.http.get(
+        "/memories", params={"age": "<b>"}, headers={"Accept": "text/html"}
+    )
 
     assert _texts(both) == ["tea"]
-    assert 'href="/?age=week&amp;user_id=ann"' in both  # which takes the tag away
+    assert 'href="/memories?age=week&amp;user_id=ann"' in both  # which takes the tag away
     assert _texts(forgotten) == ["gone"]
     assert _texts(humans) == ["hello"]
     assert refused.status_code == 422
@@ -127,13 +133,16 @@ def test_a_facet_counts_what_passes_the_others() -> None:
         MemoryItem(content="d", status=MemoryStatus.DRAFT),
     ]
 
-    found = facets(Filters(tag="y"), sample, forgotten=2, held=())
+    filters = Filters(tag="y")
+    found = facets(filters, counts_in(filters, sample), forgotten=2, held=())
 
     counts = {facet.name: {v.value: v.count for v in facet.values} for facet in found}
     assert counts["tag"] == {"x": 2, "y": 1}
     assert counts["status"] == {"accepted": 1, "forgotten": 2}
     assert "type" not in counts  # only one is left to choose
-    assert next(v for f in found if f.name == "tag" for v in f.values if v.is_on).link == "/"
+    assert (
+        next(v for f in found if f.name == "tag" for v in f.values if v.is_on).link == "/memories"
+    )
 
 
 def test_a_memory_of_very_many_tags_does_not_take_the_counting() -> None:
@@ -142,7 +151,8 @@ def test_a_memory_of_very_many_tags_does_not_take_the_counting() -> None:
     )
     few = MemoryItem(content="b", metadata=MemoryMetadata(extra={"tags": ["7", "98", 5]}))
 
-    found = facets(Filters(tag="98"), [many, few], forgotten=None, held=())
+    filters = Filters(tag="98")
+    found = facets(filters, counts_in(filters, [many, few]), forgotten=None, held=())
 
     counts = {v.value: v.count for facet in found if facet.name == "tag" for v in facet.values}
     assert (counts["7"], counts["98"]) == (2, 1)  # the last ones of very many are not counted
@@ -173,8 +183,8 @@ async def test_each_narrowing_can_be_taken_away_and_the_rest_of_the_address_stay
     chat = await admin.look("/chat", id="trip", **asked)
     assert links(chat) == ["/chats?agent_id=nova", "/chats?user_id=ann", "/chats"]
     # What the key names stays.
-    narrow = await Visitor(client(url, own)).look("/", tag="taste", **asked)
-    assert links(narrow) == ["/?tag=taste"] * 2
+    narrow = await Visitor(client(url, own)).look("/memories", tag="taste", **asked)
+    assert links(narrow) == ["/memories?tag=taste"] * 2
     assert "everyone" not in narrow
 
 
@@ -184,7 +194,10 @@ async def test_who_asks_for_another_is_told_whose_memories_these_are(
     url = await served(keys=keys)
     bob = Visitor(client(url, new_key(keys, "read", "bob")))
 
-    other, own = await bob.look("/", user_id="ann"), await bob.look("/", user_id="bob")
+    other, own = (
+        await bob.look("/memories", user_id="ann"),
+        await bob.look("/memories", user_id="bob"),
+    )
 
     assert "Your key is for user <strong>bob</strong>" in other
     assert "Your key is for" not in own
@@ -196,7 +209,7 @@ async def test_what_is_added_does_not_end_a_search(
     ann = memory.scope(user_id="ann")
     await ann.remember_many(["the tram leaves at nine", "the boat leaves at ten"])
     visitor, asked = Visitor(client(await served())), {"user_id": "ann"}
-    page = await visitor.look("/", q="tram", user_id="ann")
+    page = await visitor.look("/memories", q="tram", user_id="ann")
 
     fits = await visitor.send("/ui/memories", asked, content="a tram is late", q="tram")
     other = await visitor.send("/ui/memories", asked, content="tea", q="", type="human")
@@ -216,7 +229,7 @@ async def test_facets_do_not_count_what_a_search_does_not_find(
     await memory.scope(user_id="bob").remember("coffee", tags=["taste"])
     visitor = Visitor(client(await served()))
 
-    listed, found = await visitor.look("/"), await visitor.look("/", q="tea")
+    listed, found = await visitor.look("/memories"), await visitor.look("/memories", q="tea")
 
     assert '<span class="count">2</span>' in listed
     assert "taste" in found
@@ -239,8 +252,8 @@ async def test_another_users_key_sees_and_changes_nothing_foreign(
     key = new_key(keys, "write", "bob")
     bob, reader = Visitor(client(url, key)), Visitor(client(url, new_key(keys, "read", "bob")))
 
-    page = await bob.look("/", user_id="ann")
-    twin = await bob.twin("/index", user_id="ann")
+    page = await bob.look("/memories", user_id="ann")
+    twin = await bob.twin("/memories", user_id="ann")
     added = await bob.send("/ui/memories", {}, content="a note", user_id="ann")
     refused = await reader.send("/ui/memories", {}, content="a note")
 
@@ -250,7 +263,7 @@ async def test_another_users_key_sees_and_changes_nothing_foreign(
     assert twin["health"] == {**twin["health"], "memories": 1, "bytes": None}  # type: ignore[dict-item]
     assert added.status_code == 200
     assert refused.status_code == 403
-    assert "Add a memory" not in await reader.look("/")
+    assert "Add a memory" not in await reader.look("/memories")
     assert [i.content for i in await memory.scope(user_id="ann").list()] == ["ann's secret"]
     assert {i.content for i in await memory.scope(user_id="bob").list()} == {
         mine.content,
@@ -280,9 +293,9 @@ async def test_an_empty_store_says_how_to_connect(
 ) -> None:
     visitor = Visitor(client(await served()))
 
-    empty = await visitor.look("/")
+    empty = await visitor.look("/memories")
     await memory.scope(user_id="ann").remember("first")
-    full = await visitor.look("/")
+    full = await visitor.look("/memories")
 
     assert "Waiting for the first memory" in empty
     assert '<details class="card">' not in empty
@@ -315,10 +328,10 @@ async def test_a_program_is_set_up_for_this_server_and_this_user(
     def install(found: dict[str, Any]) -> str:
         return str(next(one["text"] for one in found["connect"] if one["id"] == "connect-claude"))
 
-    here = install(await Visitor(client(await served())).twin("/index"))
+    here = install(await Visitor(client(await served())).twin("/memories"))
     url = await served(keys=keys)
-    bob = install(await Visitor(client(url, new_key(keys, "write", "bob's"))).twin("/index"))
-    boss = await Visitor(client(url, new_key(keys, "admin"))).look("/")
+    bob = install(await Visitor(client(url, new_key(keys, "write", "bob's"))).twin("/memories"))
+    boss = await Visitor(client(url, new_key(keys, "admin"))).look("/memories")
 
     assert here == f"orbiter-memory install claude-code --url {memory.url.partition('///')[2]}"
     words = shlex.split(bob.partition(" ")[2])

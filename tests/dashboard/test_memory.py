@@ -102,7 +102,7 @@ async def test_a_forgotten_memory_is_shown_as_such_and_comes_back(
     edit = await visitor.http.get("/ui/memory/edit", params=asked)
     back = await visitor.send("/ui/memory/restore", asked)
 
-    assert "Restore undoes it" in gone.headers["HX-Trigger"]
+    assert "Forgotten." in gone.headers["HX-Trigger"]
     assert is_gone
     for shown in (gone.text, page):
         assert "Why it ranks" not in shown
@@ -128,7 +128,10 @@ async def test_only_a_changed_text_is_called_edited_and_long_names_can_be_read(
     await ann.update(written.id, "at ten")
     visitor = Visitor(client(await served()))
 
-    listed, forgotten = await visitor.look("/"), await visitor.look("/", status="forgotten")
+    listed, forgotten = (
+        await visitor.look("/memories"),
+        await visitor.look("/memories", status="forgotten"),
+    )
 
     assert "edited, version 2" in listed
     assert hidden.id in forgotten
@@ -136,7 +139,7 @@ async def test_only_a_changed_text_is_called_edited_and_long_names_can_be_read(
     assert '<span class="chip c0">note</span>' in listed
     for cut in (f"ann {long}", f"nova {long}", f"tag {long}"):
         assert f'title="{cut}"' in forgotten
-    assert f'class="tag" dir="auto" href="/?tag=tag+{long}">' in await visitor.look(
+    assert f'class="tag" dir="auto" href="/memories?tag=tag+{long}">' in await visitor.look(
         "/memory", id=hidden.id
     )
 
@@ -236,7 +239,7 @@ async def test_foreign_and_missing_memories_are_not_there(
     url = await served(keys=keys)
     bob = Visitor(client(url, new_key(keys, "write", "bob")))
     reader = Visitor(client(url, new_key(keys, "read", "ann")))
-    await bob.look("/")
+    await bob.look("/memories")
 
     for path in ("/memory", "/memory.json", "/ui/memory", "/ui/memory/edit", "/ui/memory/why"):
         for item_id in (item.id, "nothing"):

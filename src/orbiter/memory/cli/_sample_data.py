@@ -1,11 +1,11 @@
 """A memory to look at: some months of two people and their agents, made up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import AgentMemory, ScopedMemory
+    from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
 __all__ = ["CHAT", "FACTS", "SECRET", "SOUL", "TASK", "fill"]
 
 SOUL = """\
@@ -140,11 +140,12 @@ async def fill(memory: "AgentMemory") -> None:
     bob = memory.scope(user_id="bob", agent_id="coder")
     await _store_chat(alice, _PLANNER, now)
     await _store_chat(bob, _CODER, now)
-    for text, tags in FACTS:
-        await alice.remember(text, tags=list(tags), created_at=now - timedelta(days=30))
-    await alice.chat("lisbon").add(list(CHAT))
+    for number, (text, tags) in enumerate(FACTS):
+        when = now - timedelta(days=31 - 4.3 * number)
+        await alice.remember(text, tags=list(tags), created_at=when)
+    await _talk(alice.chat("lisbon"), CHAT, now - timedelta(days=3.2))
     await alice.chat("lisbon").summarize()
-    await bob.chat("export-job").add(list(_QUESTIONS))
+    await _talk(bob.chat("export-job"), _QUESTIONS, now - timedelta(hours=7))
     # What is true of people holds for all their agents.
     await _know(memory.scope(user_id="alice"), memory.scope(user_id="bob"), now)
     await _doubt(bob, now)
@@ -155,6 +156,16 @@ async def _store_chat(handle: "ScopedMemory", said: Sequence[_Said], now: dateti
     for text, tags, days in said:
         when = now - timedelta(days=days)
         await handle.remember(text, tags=tags.split(), importance=0.6, created_at=when)
+
+
+async def _talk(chat: "Chat", said: Sequence[Mapping[str, object]], begun: datetime) -> None:
+    """Add a conversation that took some minutes."""
+    from orbiter.memory.messages import from_messages  # noqa: PLC0415 - `--help` needs none of it
+
+    items = from_messages(said, "openai")
+    for number, item in enumerate(items):
+        item.created_at = begun + timedelta(seconds=50 * number)
+    await chat.add(items)
 
 
 async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> None:
@@ -174,9 +185,16 @@ async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> No
     since = now - timedelta(days=60)
     await bob.facts.put("editor", "Helix", valid_from=since, source="user")
     await bob.facts.put("editor", "VS Code", valid_from=since, source="web:profile.example")
-    heard = await alice.remember("We are thinking of moving to Coimbra next year", tags=["family"])
+    heard = await alice.remember(
+        "We are thinking of moving to Coimbra next year",
+        tags=["family"],
+        created_at=now - timedelta(days=1.7),
+    )
     await alice.facts.propose("planned_move", "Coimbra", source=heard, confidence=0.6)
-    told = await bob.remember("I switched to a standing desk and I am not going back")
+    told = await bob.remember(
+        "I switched to a standing desk and I am not going back",
+        created_at=now - timedelta(days=4.6),
+    )
     await bob.facts.propose("desk", "standing", source=told, confidence=0.9)
 
 
@@ -187,13 +205,16 @@ async def _doubt(bob: "ScopedMemory", now: datetime) -> None:
         await bob.remember(text, source="web:mail.example", created_at=now - timedelta(days=5))
     await bob.quarantine("web:mail.example")
     edited = await bob.remember(
-        "The staging password is rotated every 90 days", tags=["operations"]
+        "The staging password is rotated every 90 days",
+        tags=["operations"],
+        created_at=now - timedelta(days=66),
     )
     await bob.update(edited.id, "The staging password is rotated every 30 days")
     await bob.remember(
         "Parking code for the visit on Friday: ask at the desk",
         expires=timedelta(days=3),
         tags=["calendar"],
+        created_at=now - timedelta(hours=20),
     )
     wrong = await bob.remember("Deploys happen on Fridays", tags=["release"])
     await bob.forget(wrong.id)

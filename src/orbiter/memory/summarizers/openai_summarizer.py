@@ -6,7 +6,9 @@ Every call ends within `deadline` seconds, retries included.
 import asyncio
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, QueryError
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import openai
 
 
-__all__ = ["ChatService", "OpenAISummarizer"]
+__all__ = ["ChatModel", "ChatService", "OpenAISummarizer"]
 
 
 _MAX_REASON = 300
@@ -68,6 +70,44 @@ class ChatService:
             timeout=self._timeout,
             max_retries=self._max_retries,
         )
+
+    @asynccontextmanager
+    async def _conversation(self) -> "AsyncIterator[openai.AsyncOpenAI]":
+        """Give a client until the deadline; what goes wrong is one of our errors, without keys."""
+        openai = self._openai
+        try:
+            async with asyncio.timeout(self.deadline), self._client() as client:
+                yield client
+        except (TimeoutError, openai.APITimeoutError) as exc:
+            raise MemoryTimeoutError(
+                f"`{self.model}` at {self._where()} gave no answer in time "
+                f"({self._timeout:g} s a try, {self.deadline:g} s in all)"
+            ) from exc
+        except openai.APIStatusError as exc:
+            raise MemoryConnectionError(
+                f"`{self.model}` at {self._where()} answered {exc.status_code}{self._reason(exc)}"
+            ) from exc
+        except openai.APIConnectionError as exc:
+            raise MemoryConnectionError(f"cannot reach {self._where()}") from exc
+        except (openai.OpenAIError, ValueError) as exc:  # no key, or an answer that is not JSON
+            raise MemoryConnectionError(f"`{self.model}` at {self._where()}: {exc}") from exc
+
+    async def _complete(
+        self, client: "openai.AsyncOpenAI", messages: Sequence[Any]
+    ) -> tuple[str, bool]:
+        """Return the model's answer, and whether it came to its end."""
+        answer = await client.chat.completions.create(model=self.model, messages=list(messages))
+        # A server that only looks compatible may answer with anything at all.
+        choices = getattr(answer, "choices", None)
+        text = choices[0].message.content if choices else None
+        if not isinstance(text, str):
+            raise MemoryConnectionError(f"`{self.model}` at {self._where()} answered nothing")
+        reason = choices[0].finish_reason if choices else None
+        if reason == "content_filter":
+            raise MemoryConnectionError(
+                f"`{self.model}` at {self._where()} refused: its filter blocked the answer"
+            )
+        return without_thoughts(text), reason != "length"
 
     def _reason(self, error: "openai.APIStatusError") -> str:
         """Return what the service says was wrong, as `: …` in one line; no key stands in it."""
@@ -129,27 +169,12 @@ class OpenAISummarizer(ChatService):
         An answer that was cut off is asked for once more, shorter; if that is cut off, too, it is
         an error. An empty answer is returned as it is: there may be nothing to say.
         """
-        openai = self._openai
-        try:
-            async with asyncio.timeout(self.deadline), self._client() as client:
-                text, is_whole = await self._ask(client, prompt)
-                if not is_whole:
-                    words = max(50, len(text.split()) // 2)
-                    limit = f"Answer in at most {words} words, in whole sentences."
-                    text, is_whole = await self._ask(client, f"{prompt}\n\n{limit}")
-        except (TimeoutError, openai.APITimeoutError) as exc:
-            raise MemoryTimeoutError(
-                f"`{self.model}` at {self._where()} gave no answer in time "
-                f"({self._timeout:g} s a try, {self.deadline:g} s in all)"
-            ) from exc
-        except openai.APIStatusError as exc:
-            raise MemoryConnectionError(
-                f"`{self.model}` at {self._where()} answered {exc.status_code}{self._reason(exc)}"
-            ) from exc
-        except openai.APIConnectionError as exc:
-            raise MemoryConnectionError(f"cannot reach {self._where()}") from exc
-        except (openai.OpenAIError, ValueError) as exc:  # no key, or an answer that is not JSON
-            raise MemoryConnectionError(f"`{self.model}` at {self._where()}: {exc}") from exc
+        async with self._conversation() as client:
+            text, is_whole = await self._complete(client, _as_user(prompt))
+            if not is_whole:
+                words = max(50, len(text.split()) // 2)
+                limit = f"Answer in at most {words} words, in whole sentences."
+                text, is_whole = await self._complete(client, _as_user(f"{prompt}\n\n{limit}"))
         if not is_whole:
             raise MemoryConnectionError(
                 f"`{self.model}` at {self._where()} was cut off in its answer, twice; let it "
@@ -157,19 +182,32 @@ class OpenAISummarizer(ChatService):
             )
         return text
 
-    async def _ask(self, client: "openai.AsyncOpenAI", prompt: str) -> tuple[str, bool]:
-        """Return the model's answer, and whether it came to its end."""
-        answer = await client.chat.completions.create(
-            model=self.model, messages=[{"role": "user", "content": prompt}]
+
+def _as_user(prompt: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": prompt}]
+
+
+class ChatModel(ChatService):
+    """Answers a conversation: any OpenAI-compatible endpoint, asked once and without tools."""
+
+    def __init__(
+        self, *, model: str, base_url: str, api_key: str | None = None, deadline: float = 90.0
+    ) -> None:
+        super().__init__(
+            model=model,
+            api_key=api_key,
+            base_url=base_url,
+            timeout=deadline,
+            max_retries=1,
+            deadline=deadline,
         )
-        # A server that only looks compatible may answer with anything at all.
-        choices = getattr(answer, "choices", None)
-        text = choices[0].message.content if choices else None
-        if not isinstance(text, str):
-            raise MemoryConnectionError(f"`{self.model}` at {self._where()} answered nothing")
-        reason = choices[0].finish_reason if choices else None
-        if reason == "content_filter":
-            raise MemoryConnectionError(
-                f"`{self.model}` at {self._where()} refused: its filter blocked the answer"
-            )
-        return without_thoughts(text), reason != "length"
+
+    @property
+    def place(self) -> str:
+        """The endpoint for people to read."""
+        return self._where()
+
+    async def reply(self, messages: Sequence[Any]) -> str:
+        """Return the answer to *messages*, which are as OpenAI wants them."""
+        async with self._conversation() as client:
+            return (await self._complete(client, messages))[0]

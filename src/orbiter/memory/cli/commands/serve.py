@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 from orbiter.memory.cli._output import styled
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["app", "until_stopped"]
 
 app = new_app()
+
+
+_PLAYGROUND_KEY = "ORBITER_MEMORY_PLAYGROUND_KEY"
+"""A variable and no option: a command line is seen by others on the computer."""
 
 
 class LogLines(StrEnum):
@@ -101,6 +106,18 @@ async def serve(  # noqa: PLR0913 - the settings of a server
             show_default=False,
         ),
     ] = None,
+    playground_url: Annotated[
+        str | None,
+        setting(
+            "--playground-url",
+            text="An OpenAI-compatible endpoint for the playground; its key is in "
+            f"{_PLAYGROUND_KEY}.",
+            show_default=False,
+        ),
+    ] = None,
+    playground_model: Annotated[
+        str, setting("--playground-model", text="The model of that endpoint.")
+    ] = "gpt-4o-mini",
     no_mcp: Annotated[bool, setting("--no-mcp", text="Serve without MCP.")] = False,
     no_dashboard: Annotated[
         bool, setting("--no-dashboard", text="Serve without the dashboard.")
@@ -129,6 +146,8 @@ async def serve(  # noqa: PLR0913 - the settings of a server
 
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("`--tls-cert` and `--tls-key` belong together; give both")
+    if playground_url is not None and not is_http_url(playground_url):
+        raise UsageError(f"`--playground-url` must begin with http, not `{playground_url}`")
     settings = Settings(
         host=host,
         port=port,
@@ -142,6 +161,9 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         with_log=log,
         log_format=log_format.value,
         log_level=log_level.value,
+        playground_url=playground_url,
+        playground_model=playground_model,
+        playground_key=os.environ.get(_PLAYGROUND_KEY),
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
     )

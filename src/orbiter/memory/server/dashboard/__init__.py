@@ -10,13 +10,18 @@ from orbiter.memory.server.dashboard.templating import HERE
 __all__ = ["routes"]
 
 _MODULES = (
+    "overview_page",
     "home_page",
     "memory_page",
     "chats_page",
     "recall_lab",
     "context_lab",
+    "playground_page",
+    "suggestions",
     "facts_page",
     "map_page",
+    "graph_page",
+    "users_page",
     "review_page",
     "fact_review",
     "data_page",

@@ -23,7 +23,7 @@ from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, as_num
 if TYPE_CHECKING:
     from orbiter.memory.model.derived import SummaryMemory
 
-__all__ = ["pages"]
+__all__ = ["covered_by", "pages", "summary_of"]
 
 pages = Pages()
 
@@ -107,9 +107,9 @@ async def sum_up(ask: Ask) -> Toast:
     talk = conversation_of(ask)
     if talk.chat is None:
         raise QueryError("a summary needs a chat with a session of its own")
-    before = await _summary(talk)
+    before = await summary_of(talk)
     await talk.chat.summarize()
-    after = await _summary(talk)
+    after = await summary_of(talk)
     is_new = after is not None and (before is None or after.version != before.version)
     told = (
         f"Summarized {after.covered:,} messages."
@@ -128,9 +128,9 @@ async def _chat_data(ask: Ask, talk: Conversation) -> Data:
     items = without_halves(found[::-1], is_all=is_all)
     by, size = _window(ask)
     sent = [] if talk.chat is None else await _sent(talk, by, size)
-    kept = await _summary(talk)
+    kept = await summary_of(talk)
     info = await _info(talk)
-    shown = drawn(items, sent=sent, summed_up=await _summed_up(talk, items, kept))
+    shown = drawn(items, sent=sent, summed_up=await covered_by(talk, items, kept))
     return {
         "title": "" if info is None else _heading(await _title(ask, info)),
         "messages": None if info is None else info.items,
@@ -161,7 +161,7 @@ async def _later(talk: Conversation, newest: MemoryItem) -> str | None:
     return after[0].id if len(after) > _PAGE else None
 
 
-async def _summed_up(
+async def covered_by(
     talk: Conversation, items: list[MemoryItem], kept: "SummaryMemory | None"
 ) -> set[str] | None:
     """Return the ids of those of a page that the summary covers."""
@@ -221,7 +221,7 @@ def _place(shown: Spoken, sent: list[MemoryItem]) -> str:
     return "below" if any(role_of(item) != "system" for item in sent) else "nowhere"
 
 
-async def _summary(talk: Conversation) -> "SummaryMemory | None":
+async def summary_of(talk: Conversation) -> "SummaryMemory | None":
     """Return the summary of a conversation, if it has one."""
     from orbiter.memory.model.derived import SummaryMemory  # noqa: PLC0415 - as chats do
 

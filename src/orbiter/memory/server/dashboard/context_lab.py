@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
     from orbiter.memory.recall import Hit, RecallResult
 
-__all__ = ["pages"]
+__all__ = ["Task", "pages", "result_of"]
 
 pages = Pages()
 
@@ -85,7 +85,7 @@ async def lab(ask: Ask) -> Data | Answer:
             chat = chat_of(watched, task.chat or f"lab-{new_id()}")
             data["next"] = await _missing(chat, task)
             if data["next"] is None:
-                data["result"] = await _result(watched, chat, task)
+                data["result"] = await result_of(watched, chat, task)
     except (QueryError, UnsupportedError, MessageError) as exc:
         # What was typed is still there, with what to do about it.
         return Answer({**data, "error": str(exc)}, 422)
@@ -155,7 +155,8 @@ async def _missing(chat: Chat, task: Task) -> str | None:
     return None
 
 
-async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
+async def result_of(watched: Watched, chat: Chat, task: Task) -> Data:
+    """Return what a model would be shown for *task*, and what was left out."""
     context = await chat.context(
         task.query or None,
         budget=task.budget,

@@ -1,5 +1,8 @@
 """The page of memories on the move: into the store, out of it, and gone for good."""
 
+from datetime import UTC, datetime
+from importlib.metadata import version
+
 from starlette.responses import Response
 
 from orbiter.memory.errors import QueryError
@@ -91,10 +94,20 @@ async def erase(ask: Ask) -> Response:
         raise QueryError(f"type `{_name(scope)}` to erase it; nothing was erased")
 
     async def work() -> Data:
-        given = {**scope, "by": ask.principal.name or "dashboard"}
+        arguments = {**scope, "by": ask.principal.name or "dashboard"}
         jobs = ask.server.jobs  # a job, which goes on if the server is killed
-        done = await jobs.result(await jobs.begin(_ERASE, ask.principal, ask.server.memory, given))
-        return {"done": done, "is_proven": bool(done), "whose": scope}
+        done = await jobs.result(
+            await jobs.begin(_ERASE, ask.principal, ask.server.memory, arguments)
+        )
+        report = {
+            "erased": scope,
+            "by": arguments["by"],
+            "at": datetime.now(UTC),
+            "proven": bool(done),
+            "program": f"orbiter-memory {version('orbiter-memory')}",
+            "report": done,
+        }
+        return {"done": done, "is_proven": bool(done), "whose": scope, "report": report}
 
     return await slow_part(ask, "parts/erased.html", work)
 

@@ -1,14 +1,15 @@
-"""What narrows the list of memories: read from the address, counted in a sample, and linked.
+"""What narrows the list of memories: read from the address, counted, and linked.
 
 The scope is part of it: a page that is narrowed to a user reads that user's memories only. Counts
-are of a sample of the newest, as nobody waits for a walk through everything.
+are of everything that there is, by the store; only of what is forgotten they are of a sample.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from orbiter.memory.errors import QueryError
@@ -17,7 +18,19 @@ from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.dashboard.templating import environment
 
-__all__ = ["AGES", "Facet", "Filters", "Value", "facets", "read_filters"]
+if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
+
+__all__ = [
+    "AGES",
+    "Facet",
+    "Filters",
+    "Value",
+    "counts_in",
+    "facets",
+    "read_counts",
+    "read_filters",
+]
 
 AGES = {
     "hour": ("Last hour", timedelta(hours=1)),
@@ -85,6 +98,20 @@ class Filters:
         kept = {name: value for name, value in said.items() if value}
         return f"?{urlencode(kept)}" if kept else ""
 
+    def narrowed(self, *, but: str) -> dict[str, Any]:
+        """Return the arguments of `count_by` for these filters, the one of the name *but* aside."""
+        where: dict[str, Any] = {}
+        if self.tag and but != "tag":
+            where["tags"] = self.tag
+        if self.status in _STATUSES and but != "status":
+            where["status"] = self.status
+        arguments: dict[str, Any] = {"where": where} if where else {}
+        if self.type and but != "type":
+            arguments["memory_type"] = self.type
+        if self.age and but != "age":
+            arguments["since"] = self.since
+        return arguments
+
     def accepts(self, item: MemoryItem, *, but: str) -> bool:
         """Tell whether *item* passes all of these filters, the one of the name *but* aside."""
         since = self.since if but != "age" else None
@@ -103,7 +130,7 @@ class Value:
     value: str
     label: str
     count: int | None
-    """How many of the sample; `None` if it is chosen, and none of the sample has it."""
+    """How many there are; `None` if it is chosen, and nothing has it."""
     is_on: bool
     link: str
     """What choosing it adds to the address; for what is chosen, what takes it away."""
@@ -140,32 +167,77 @@ def _first_tags(item: MemoryItem) -> dict[str, None]:
     return dict.fromkeys(tag for tag in first if isinstance(tag, str))
 
 
+Counts = Mapping[str, Mapping[str, int]]
+"""By the name of a facet, how many memories have each value."""
+
+
+async def read_counts(handle: "ScopedMemory", filters: Filters, held: Iterable[str]) -> Counts:
+    """Return the counts of everything that passes; of each facet, the filters of all others."""
+    counts: dict[str, Mapping[str, int]] = {}
+    for name, place in _FIELDS.items():
+        if name not in held and name not in filters.scope:
+            counted = await handle.count_by(place, limit=_READ, **filters.narrowed(but=name))
+            counts[name] = {str(each.value): each.items for each in counted}
+        elif name in filters.scope:
+            counts[name] = {}
+    now, ages = datetime.now(UTC), {}
+    for name, (_, span) in AGES.items():
+        arguments = {**filters.narrowed(but="age"), "since": now - span}
+        ages[name] = sum(each.items for each in await handle.count_by("memory_type", **arguments))
+    return {**counts, "age": ages}
+
+
+def counts_in(filters: Filters, sample: Sequence[MemoryItem]) -> Counts:
+    """Return the same of a *sample*."""
+    kept = {name: [item for item in sample if filters.accepts(item, but=name)] for name in _OWN}
+    everywhere = [item for item in sample if filters.accepts(item, but="")]
+    now = datetime.now(UTC)
+    scopes = {
+        name: Counter(getattr(item.metadata, name) for item in everywhere) for name in _SCOPES
+    }
+    for each in scopes.values():
+        del each[None]
+    return {
+        **scopes,
+        "type": Counter(item.memory_type for item in kept["type"]),
+        "tag": Counter(tag for item in kept["tag"] for tag in _first_tags(item)),
+        "status": Counter(item.status.value for item in kept["status"]),
+        "age": {
+            name: sum(item.created_at >= now - span for item in kept["age"])
+            for name, (_, span) in AGES.items()
+        },
+    }
+
+
 def facets(
-    filters: Filters, sample: Sequence[MemoryItem], *, forgotten: int | None, held: Iterable[str]
+    filters: Filters, counts: Counts, *, forgotten: int | None, held: Iterable[str]
 ) -> list[Facet]:
     """Return the ways to narrow the list; those with nothing to choose are left out.
 
-    A facet counts what passes the filters of all others. *forgotten* is how many there are of
-    these, and *held* are the fields of the scope that the reader's key decides.
+    *forgotten* is how many there are of these, and *held* are the fields of the scope that the
+    reader's key decides.
     """
-    kept = {name: [item for item in sample if filters.accepts(item, but=name)] for name in _OWN}
-    everywhere = [item for item in sample if filters.accepts(item, but="")]
     found: list[Facet] = []
     for name, title in _SCOPES.items():
         if name not in held:
-            ids = Counter(getattr(item.metadata, name) for item in everywhere)
-            del ids[None]
-            found.append(_counted(filters, name, title, ids, filters.scope.get(name, "")))
-    types = Counter(item.memory_type for item in kept["type"])
-    found.append(_counted(filters, "type", "Type", types, filters.type))
-    tags = Counter(tag for item in kept["tag"] for tag in _first_tags(item))
-    found.append(_counted(filters, "tag", "Tag", tags, filters.tag))
-    found += [_status(filters, kept["status"], forgotten), _age(filters, kept["age"])]
+            chosen = filters.scope.get(name, "")
+            found.append(_counted(filters, name, title, counts.get(name, {}), chosen))
+    found.append(_counted(filters, "type", "Type", counts["type"], filters.type))
+    found.append(_counted(filters, "tag", "Tag", counts["tag"], filters.tag))
+    found += [_status(filters, counts["status"], forgotten), _age(filters, counts["age"])]
     return [each for each in found if _is_choice(each)]
 
 
 _OWN = ("type", "tag", "status", "age")
 _SCOPES = {"user_id": "User", "agent_id": "Agent", "session_id": "Session"}
+_FIELDS = {
+    **{name: name for name in _SCOPES},
+    "type": "memory_type",
+    "tag": "tags",
+    "status": "status",
+}
+_READ = 100
+"""Values of a facet that are read, the most frequent."""
 
 
 def _is_choice(facet: Facet) -> bool:
@@ -174,13 +246,15 @@ def _is_choice(facet: Facet) -> bool:
     return is_chosen or len(facet.values) >= least
 
 
-def _counted(filters: Filters, name: str, title: str, counts: Counter[str], chosen: str) -> Facet:
+def _counted(
+    filters: Filters, name: str, title: str, counts: Mapping[str, int], chosen: str
+) -> Facet:
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     listed = [value for value, _ in ordered[:_SHOWN]]
     if chosen and chosen not in listed:
         listed = [chosen, *listed[: _SHOWN - 1]]
     if name in SCOPE_FIELDS and chosen:
-        listed = [chosen]  # others are out of sight: the sample is of this one alone
+        listed = [chosen]  # others are out of sight: this page is of this one alone
     return Facet(
         name,
         title,
@@ -195,10 +269,10 @@ def _label(name: str, value: str) -> str:
     return str(environment().filters["kind"](value)) if name == "type" else value
 
 
-def _status(filters: Filters, sample: Sequence[MemoryItem], forgotten: int | None) -> Facet:
+def _status(filters: Filters, counted: Mapping[str, int], forgotten: int | None) -> Facet:
     counts: Counter[str] = Counter()
     if not filters.is_forgotten:
-        counts = Counter(item.status.value for item in sample)
+        counts.update(counted)
     labels = {**_STATUSES, FORGOTTEN: "Forgotten"}
     if forgotten:
         counts[FORGOTTEN] = forgotten
@@ -213,11 +287,10 @@ def _status(filters: Filters, sample: Sequence[MemoryItem], forgotten: int | Non
     )
 
 
-def _age(filters: Filters, sample: Sequence[MemoryItem]) -> Facet:
-    now = datetime.now(UTC)
+def _age(filters: Filters, counts: Mapping[str, int]) -> Facet:
     values: list[Value] = []
-    for name, (label, span) in AGES.items():
-        count = sum(item.created_at >= now - span for item in sample)
+    for name, (label, _) in AGES.items():
+        count = counts.get(name, 0)
         is_told = count and (not values or count != values[-1].count)
         if is_told or name == filters.age:
             values.append(_value(filters, "age", name, label, count or None, filters.age))
@@ -228,4 +301,6 @@ def _value(
     filters: Filters, name: str, value: str, label: str, count: int | None, chosen: str
 ) -> Value:
     is_on = value == chosen
-    return Value(value, label, count, is_on, f"/{filters.query(**{name: '' if is_on else value})}")
+    return Value(
+        value, label, count, is_on, f"/memories{filters.query(**{name: '' if is_on else value})}"
+    )

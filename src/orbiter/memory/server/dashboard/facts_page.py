@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
+from urllib.parse import urlencode
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
@@ -168,8 +169,8 @@ async def put(ask: Ask) -> Toast:
         valid_to=as_moment("valid_to", form.get("valid_to", "")),
         source=form.get("source", "").strip() or None,
     )
-    told = f"Saved: {key} is {show_value(made.value)[:80]}. Revert undoes it."
-    return Toast(await _page_data(ask, opened=key), told)
+    told = f"Saved: {key} is {show_value(made.value)[:80]}."
+    return Toast(await _page_data(ask, opened=key), told, _revert_address(ask, key), "#facts")
 
 
 def _value(form: dict[str, str]) -> object:
@@ -192,12 +193,14 @@ async def end(ask: Ask) -> Toast:
     """Say that what holds is over."""
     key, form = ask.text("of"), await ask.form()
     made = await ask.handle.facts.end(key, at=as_moment("at", form.get("at", "")))
-    told = (
-        "There is no current value, so nothing ended."
-        if made is None
-        else "Ended. Revert undoes it."
-    )
-    return Toast(await _page_data(ask, opened=key), told)
+    data = await _page_data(ask, opened=key)
+    if made is None:
+        return Toast(data, "There is no current value, so nothing ended.")
+    return Toast(data, "Ended.", _revert_address(ask, key), target="#facts")
+
+
+def _revert_address(ask: Ask, key: str) -> str:
+    return f"/ui/facts/revert?{urlencode({**ask.request.query_params, 'of': key})}"
 
 
 @pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")

@@ -1,4 +1,4 @@
-"""Home: one search box, the newest memories, what narrows them, and what happens right now."""
+"""Memories: one search box, the newest memories, what narrows them, and what happens right now."""
 
 import asyncio
 import json
@@ -13,15 +13,25 @@ from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.server.dashboard.facets import Filters, facets, read_filters
+from orbiter.memory.server.dashboard.facets import (
+    Counts,
+    Facet,
+    Filters,
+    counts_in,
+    facets,
+    read_counts,
+    read_filters,
+)
 from orbiter.memory.server.dashboard.live_feed import strip
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Toast
-from orbiter.memory.text.ranking import ANSWERED
+from orbiter.memory.server.dashboard.scope_cache import ScopeCache
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.recall import Hit
 
-__all__ = ["pages", "read_tags", "snippets"]
+__all__ = ["health_of", "pages", "read_tags", "snippets"]
 
 
 pages = Pages()
@@ -29,7 +39,9 @@ pages.routes.append(strip)
 
 _PAGE = 20
 _SAMPLE = 500
-"""Of so many of the newest memories the facets are counted."""
+"""Of so many of the newest forgotten memories the facets are counted; of others, of all."""
+_IMPATIENT = 0.3
+"""Seconds that the page waits for counts; then it comes without, and asks for them."""
 
 _HITS = (20, 50, 100)
 """How many hits a search shows, and how many if more are asked for."""
@@ -45,11 +57,8 @@ class Row:
     score: float | None = None
     why: str = ""
     relevance: float | None = None
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether it is likely enough to answer what is searched for."""
-        return self.relevance is None or self.relevance >= ANSWERED
+    is_answer: bool = True
+    """Whether it would stand in a prompt, as what answers what is searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +88,17 @@ class Health:
     embedding_error: str | None = None
 
 
-@pages.page("/", "home.html", title="Home")
+@pages.page("/memories", "home.html", title="Memories")
 async def home(ask: Ask) -> Data:
-    """Return the first page."""
+    """Return the list, with what narrows it."""
     filters = _filters(ask)
-    health = await _health(ask)
-    sample = await ask.handle.list(limit=_SAMPLE, forgotten=filters.is_forgotten)
+    health = await health_of(ask)
     server = ask.server
     needs_key = await server.needs_key()
     held = Query(metadata=ask.principal.scope).wanted
     return {
         **await _listed(ask, filters),
-        "facets": await asyncio.to_thread(
-            facets, filters, sample, forgotten=health.forgotten, held=held
-        ),
-        "sampled": len(sample) if sample.next else None,
+        "facets": await _facets(ask, filters, is_patient=ask.request.url.path.endswith(".json")),
         "health": health,
         "is_empty": not health.memories and not health.forgotten,
         "asks_whose": not held,
@@ -108,6 +113,36 @@ async def home(ask: Ask) -> Data:
     }
 
 
+@pages.part("GET", "/ui/facets", "parts/facets.html")
+async def narrowing(ask: Ask) -> Data:
+    """Return what narrows the list, once everything is counted."""
+    filters = _filters(ask)
+    counted = await _facets(ask, filters, is_patient=True)
+    return {"facets": counted, "filters": filters, "is_search": _is_search(filters)}
+
+
+_counts: ScopeCache[Counts] = ScopeCache(seconds=5, most=100)
+
+
+async def _facets(ask: Ask, filters: Filters, *, is_patient: bool) -> list[Facet] | None:
+    """Return what narrows the list; `None` for the impatient, if counting takes long."""
+    held = Query(metadata=ask.principal.scope).wanted
+    forgotten = (await ask.handle.stats()).forgotten
+
+    async def count() -> Counts:
+        if filters.is_forgotten:
+            sample = await ask.handle.list(limit=_SAMPLE, forgotten=True)
+            return await asyncio.to_thread(counts_in, filters, sample)
+        return await read_counts(ask.handle, filters, held)
+
+    counting = asyncio.ensure_future(_counts.get(ask, count, filters.query()))
+    await asyncio.wait({counting}, timeout=None if is_patient else _IMPATIENT)
+    if not counting.done():
+        counting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return None
+    return facets(filters, counting.result(), forgotten=forgotten, held=held)
+
+
 @pages.part("GET", "/ui/memories", "parts/memories.html")
 async def memories(ask: Ask) -> Answer:
     """Return the list alone: while somebody types, and for what comes after it."""
@@ -115,7 +150,7 @@ async def memories(ask: Ask) -> Answer:
     listed = await _listed(ask, filters)
     if listed["is_rest"]:
         return Answer(listed)
-    return Answer(listed, headers={"HX-Replace-Url": f"/{filters.query()}"})
+    return Answer(listed, headers={"HX-Replace-Url": f"/memories{filters.query()}"})
 
 
 @pages.part("POST", "/ui/memories", "parts/memories.html", role="write")
@@ -134,7 +169,15 @@ async def remember(ask: Ask) -> Toast:
     found = await _search(ask, filters)
     is_seen = any(row.item.id == item.id for row in found.rows)
     said = "Saved." if is_seen else "Saved. The current filters hide it."
-    return Toast(_as_data(filters, found), said)
+    undo = f"/ui/memories/undo{filters.query(id=item.id)}"
+    return Toast(_as_data(filters, found), said, undo, "#results")
+
+
+@pages.part("POST", "/ui/memories/undo", "parts/memories.html", role="write")
+async def take_back(ask: Ask) -> Toast:
+    """Forget what was added a moment ago, and return the list without it."""
+    await ask.handle.forget(ask.text("id"))
+    return Toast(await _listed(ask, _filters(ask)), "Not kept: it is forgotten again.")
 
 
 def read_tags(text: str) -> list[str]:
@@ -173,19 +216,24 @@ def _as_data(filters: Filters, found: Found) -> Data:
 
 
 async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Found:
-    found = await handle.recall(
+    recalled = await handle.recall(
         filters.q,
         k=hits,
         memory_type=filters.type or None,
         since=filters.since,
         where=filters.where,
     )
-    rows = [Row(hit.item, round(hit.score, 4), str(hit.why), hit.relevance) for hit in found]
+    answers = {hit.item.id for hit in for_prompt(recalled)}
+    rows = [_row(hit, is_answer=hit.item.id in answers) for hit in recalled]
     rows.sort(key=lambda row: not row.is_answer)  # else in their order
     larger = next((each for each in _HITS if each > hits), None)
-    is_more = larger is not None and len(rows) == hits and found.considered > hits
+    is_more = larger is not None and len(rows) == hits and recalled.considered > hits
     more = f"{filters.query(k=str(larger))}" if is_more else None
-    return Found(rows, more, found.considered)
+    return Found(rows, more, recalled.considered)
+
+
+def _row(hit: "Hit", *, is_answer: bool) -> Row:
+    return Row(hit.item, round(hit.score, 4), str(hit.why), hit.relevance, is_answer)
 
 
 async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Found:
@@ -211,7 +259,7 @@ def _store_here(ask: Ask) -> str | None:
     return str(Path(path).absolute())
 
 
-async def _health(ask: Ask) -> Health:
+async def health_of(ask: Ask) -> Health:
     """Return what a reader may know of the store: all of it only who may see everyone's."""
     session = session_of(ask.handle)
     core, scope = session.core, session.scope

@@ -96,10 +96,10 @@ async def _drawn(ask: Ask) -> Drawn:
 
 async def _places_of(ask: Ask) -> Places:
     """Return the places of the served memory, with those that a file beside its store keeps."""
-    found = _places.get(ask.server.memory)
-    if found is None:
+    places = _places.get(ask.server.memory)
+    if places is None:
         jobs = folder_for(ask.server.memory, ask.server.keys)
         path = None if jobs is None else jobs.with_name(f"{jobs.stem}.map.json")
         loaded = await asyncio.to_thread(Places, path)
-        found = _places.setdefault(ask.server.memory, loaded)
-    return found
+        places = _places.setdefault(ask.server.memory, loaded)
+    return places

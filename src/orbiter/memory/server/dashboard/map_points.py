@@ -29,7 +29,7 @@ from orbiter.memory.text.words import COMMON, tokens
 if TYPE_CHECKING:
     from orbiter.memory.server.dashboard.projection import Floats, Layout
 
-__all__ = ["MOST", "Drawn", "Group", "Places", "draw", "facet", "has_vectors"]
+__all__ = ["MOST", "NUMBERS", "Drawn", "Group", "Places", "draw", "facet", "has_vectors"]
 
 
 MOST = 10_000
@@ -123,11 +123,11 @@ class Places:
 
     def of(self, name: str) -> Placed:
         """Return the places of the map of *name*, which has none the first time."""
-        found = self._maps.pop(self.known_by(name), None) or Placed()
-        self._maps[self.known_by(name)] = found
+        placed = self._maps.pop(self.known_by(name), None) or Placed()
+        self._maps[self.known_by(name)] = placed
         while len(self._maps) > _MAX_MAPS:
             del self._maps[next(iter(self._maps))]
-        return found
+        return placed
 
     def _load(self) -> None:
         if self._path is None:
@@ -338,8 +338,21 @@ def _unlike(items: Sequence[MemoryItem]) -> tuple[tuple[str, str], ...]:
     return tuple(found.values())[:_SHOWN]
 
 
+NUMBERS = frozenset(
+    """
+    one two three four five six seven eight nine ten eleven twelve first second third
+    """.split()  # noqa: SIM905 - read by people
+)
+"""Words that are in many texts and tell nothing of a group."""
+
+
 def _is_label(word: str) -> bool:
-    return word not in COMMON and not word.isdigit() and (len(word) > 2 or not word.isascii())
+    return (
+        word not in COMMON
+        and word not in NUMBERS
+        and not word.isdigit()
+        and (len(word) > 2 or not word.isascii())
+    )
 
 
 def _telling(inside: Counter[str], everywhere: Counter[str], count: int) -> list[str]:

@@ -101,9 +101,14 @@ async def save(ask: Ask) -> Toast | Data:
         )
     except VersionConflict:
         return await _conflict(ask, form)
+    data = await _full_page_data(ask)
+    if item.memory_type == "fact" or not data["keeps_versions"]:
+        return Toast({**data, "conflict": None}, "Saved.")
     return Toast(
-        {**await _full_page_data(ask), "conflict": None},
+        {**data, "conflict": None},
         "Saved. The previous version can be restored.",
+        _restore_address(ask, version=str(version)),
+        "#memory",
     )
 
 
@@ -112,12 +117,14 @@ async def forget(ask: Ask) -> Toast | Response:
     """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
     forgotten = await ask.handle.forget(ask.text("id"))
     try:
-        return Toast(await _full_page_data(ask), "Forgotten. Restore undoes it.")
+        return Toast(
+            await _full_page_data(ask), "Forgotten.", _restore_address(ask), target="#memory"
+        )
     except ItemNotFoundError:
         if not forgotten:
             raise
         return Response(
-            headers={"HX-Redirect": f"/{f'?{urlencode(ask.scope)}' if ask.scope else ''}"}
+            headers={"HX-Redirect": f"/memories{f'?{urlencode(ask.scope)}' if ask.scope else ''}"}
         )
 
 
@@ -130,11 +137,15 @@ async def restore(ask: Ask) -> Toast:
     return Toast(await _full_page_data(ask), said)
 
 
+def _restore_address(ask: Ask, **more: str) -> str:
+    return f"/ui/memory/restore?{urlencode({'id': ask.text('id'), **ask.scope, **more})}"
+
+
 async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
     """Return a memory, its versions, and whether it is forgotten; or raise `ItemNotFoundError`."""
     item_id = ask.text("id")
     if not item_id:
-        raise QueryError("the address names no memory; open one from the list at `/`")
+        raise QueryError("the address names no memory; open one from the list at `/memories`")
     item = await ask.handle.get(item_id)
     try:
         versions = await ask.handle.history(item_id)

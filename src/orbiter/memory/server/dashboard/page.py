@@ -40,10 +40,12 @@ NAVIGATION = (
     (
         "Memory",
         (
-            ("/", "Home", "home", "h"),
+            ("/", "Overview", "home", "h"),
+            ("/memories", "Memories", "list", "l"),
             ("/chats", "Chats", "chat", "c"),
             ("/facts", "Facts", "fact", "f"),
             ("/map", "Map", "map", "m"),
+            ("/graph", "Graph", "graph", "g"),
         ),
     ),
     (
@@ -51,12 +53,14 @@ NAVIGATION = (
         (
             ("/recall", "Recall lab", "search", "r"),
             ("/context", "Context lab", "layers", "x"),
+            ("/playground", "Playground", "play", "p"),
         ),
     ),
     (
         "Manage",
         (
             ("/review", "Review", "check", "v"),
+            ("/users", "Users", "people", "u"),
             ("/data", "Data", "data", "d"),
             ("/doctor", "Doctor", "pulse", "o"),
         ),
@@ -93,6 +97,10 @@ class Toast:
 
     data: Data
     message: str
+    undo: str = ""
+    """The address to which a button `Undo` posts; it answers with the same part of the page."""
+    target: str = ""
+    """What that part replaces, as a CSS selector."""
 
 
 @dataclass(frozen=True)
@@ -297,8 +305,10 @@ def _refused(ask: Ask, role: Role) -> str:
 
 def _answer(given: Data | Toast | Answer) -> Answer:
     if isinstance(given, Toast):
-        told = to_header({"orbiter:say": {"value": given.message}})
-        return Answer(given.data, headers={"HX-Trigger": told})
+        toast = given
+        undo = {"undo": toast.undo, "target": toast.target} if toast.undo else {}
+        event = {"orbiter:say": {"value": toast.message, **undo}}
+        return Answer(toast.data, headers={"HX-Trigger": to_header(event)})
     return given if isinstance(given, Answer) else Answer(given)
 
 
@@ -329,10 +339,15 @@ def as_page(problem: Response, request: Request) -> Response:
         "twin": "",
         "status": status,
         "headline": _HEADLINES.get(status, "Request failed"),
-        "detail": _sentence(str(told.get("detail", ""))),
+        "detail": _sentence(_detail(str(told.get("detail", "")), path)),
     }
     kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}
     return HTMLResponse(render("error.html", data), status, kept)
+
+
+def _detail(text: str, path: str) -> str:
+    """Return what went wrong; of a page that does not exist, its address rather than that again."""
+    return f"there is no page at `{path[:200]}`" if text == "not found" else text
 
 
 def _sentence(text: str) -> str:

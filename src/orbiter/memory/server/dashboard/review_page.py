@@ -1,4 +1,4 @@
-"""The page of what waits for a word: copies, contradictions, proposals, and what is hidden.
+"""The page of what a person should check: copies, contradictions, proposals, and what is hidden.
 
 Each tab looks at the newest part of a scope and says how far it looked; only a button looks
 through everything.
@@ -21,7 +21,7 @@ from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.slow_parts import slow_part
 
-__all__ = ["pages"]
+__all__ = ["pages", "review_counts"]
 
 
 pages = Pages()
@@ -42,7 +42,7 @@ _MAX_SOURCES = 12
 
 @pages.page("/review", "review.html", title="Review")
 async def review(ask: Ask) -> Data:
-    """Show what waits for a word, by tab."""
+    """Show what a person should check, by tab."""
     handle = ask.handle
     found, is_all = await read_facts(handle, exactly=False)
     drafts = [fact for fact in found if fact.status == "draft"]
@@ -81,6 +81,17 @@ async def review(ask: Ask) -> Data:
             "sources": await sources_of(handle),
         }
     return data
+
+
+async def review_counts(handle: ScopedMemory) -> dict[str, int]:
+    """Return how many there are of each kind, as the tabs say."""
+    facts, _ = await read_facts(handle, exactly=False)
+    return {
+        "duplicates": len((await _alike(handle))[0]),
+        "contradictions": len(conflicts_among(facts)),
+        "drafts": sum(fact.status == "draft" for fact in facts),
+        "quarantined": _count_hidden(await hidden_in(handle)),
+    }
 
 
 # Copies

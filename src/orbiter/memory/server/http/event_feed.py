@@ -99,7 +99,7 @@ class EventFeed:
 
     async def _hear(self, stream: EventStream) -> None:
         async for event in stream:
-            self._metrics.note_event(event.kind)
+            self._metrics.note_event(event.kind, event.scope)
             if self._link.limits.elsewhere(_LISTENERS):
                 self._link.tell("event", EVENT.dump(event))
             self._pass_on(event)

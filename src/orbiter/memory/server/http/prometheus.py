@@ -9,8 +9,10 @@ from itertools import accumulate
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
 from orbiter.memory.server.http.access_log import log_request, request_id
+from orbiter.memory.server.http.activity import Activity
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.worker_link import Alone
 
@@ -43,18 +45,22 @@ class Metrics:
         self.listeners = 0
         self.workers = 1
         self.restarts = 0
+        self.activity = Activity()
 
     def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that was answered with *status*; zero if it never was."""
         kind = f"{status // 100}xx" if status else "cut"
         self._requests[route, method if method in _METHODS else "other", kind] += 1
+        if kind == "2xx":
+            self.activity.note_request(route, method, seconds)
         self._seconds[route] += seconds  # type: ignore[assignment]  # a sum, as it were
         counts = self._took.setdefault(route, [0] * (len(_BOUNDS) + 1))
         counts[bisect_left(_BOUNDS, seconds)] += 1
 
-    def note_event(self, kind: str) -> None:
+    def note_event(self, kind: str, scope: MemoryMetadata) -> None:
         """Count something that happened in the memory."""
         self._events[kind] += 1
+        self.activity.note_event(kind, scope)
 
     # Of several workers
 

@@ -1,6 +1,6 @@
 """How a server is set up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = ["DEFAULT_PORT", "Settings", "max_body_bytes"]
@@ -61,6 +61,11 @@ class Settings:
     """Whether requests are logged: a line each, with nothing of what they hold."""
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    playground_url: str | None = None
+    """The OpenAI-compatible endpoint that the playground asks; without one, a script answers."""
+    playground_model: str = "gpt-4o-mini"
+    playground_key: str | None = field(default=None, repr=False)
+    """The key of that endpoint, which no page and no answer holds."""
     tls_cert: str | None = None
     tls_key: str | None = None
 

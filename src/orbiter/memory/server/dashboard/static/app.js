@@ -56,7 +56,7 @@ document.addEventListener("htmx:responseError", async ({ detail: { xhr, elt, req
   complain(elt, told);
 });
 document.addEventListener("htmx:sendError", (event) => complain(event.detail.elt, "The server cannot be reached."));
-document.addEventListener("orbiter:say", (event) => say(event.detail.value));
+document.addEventListener("orbiter:say", (event) => say(event.detail.value, "", event.detail));
 
 function complain(elt, text) {
   const form = elt.closest("form");
@@ -97,7 +97,7 @@ function tell(place, text, form) {
   });
 }
 
-function say(text, kind = "") {
+function say(text, kind = "", { undo = "", target = "" } = {}) {
   for (const each of document.querySelectorAll(".toast")) if (each.dataset.said === text) each.remove();
   const toast = document.createElement("div");
   toast.className = `toast ${kind}`;
@@ -113,7 +113,19 @@ function say(text, kind = "") {
   } else {
     toast.role = "status";
     toast.textContent = text;
-    setTimeout(() => toast.remove(), 4500);
+    if (undo) {
+      const button = document.createElement("button");
+      button.className = "toast-close";
+      button.textContent = "Undo";
+      button.addEventListener("click", () => {
+        toast.remove();
+        htmx.ajax("POST", undo, target);
+      });
+      toast.append(" ", button);
+    }
+    // Who is about to press it must not lose it.
+    const leave = () => (toast.matches(":hover, :focus-within") ? setTimeout(leave, 1000) : toast.remove());
+    setTimeout(leave, undo ? 10000 : 4500);
   }
   // What went wrong in a dialog is told in it, as it stands above the rest of the page.
   const dialog = kind === "bad" ? document.querySelector("dialog[open]") : null;
@@ -175,9 +187,10 @@ document.addEventListener("submit", (event) => {
   }, { once: true });
 });
 
-// Buttons: data-copy="#id" copies a text, data-theme-toggle turns the lights, data-open opens a dialog.
+// Buttons: data-copy="#id" copies a text, data-save="#id" makes a file of it, data-theme-toggle turns the
+// lights, data-open opens a dialog.
 document.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy], [data-theme-toggle], [data-open], [data-close]");
+  const button = event.target.closest("[data-copy], [data-save], [data-theme-toggle], [data-open], [data-close]");
   if (!button) return;
   if (button.dataset.copy) {
     const text = document.querySelector(button.dataset.copy).textContent;
@@ -189,6 +202,13 @@ document.addEventListener("click", async (event) => {
     } catch {
       say("The browser does not let us copy; select the text by hand.", "bad");
     }
+  } else if (button.dataset.save) {
+    const text = document.querySelector(button.dataset.save).textContent;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    link.download = button.dataset.name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   } else if (button.dataset.open) {
     document.querySelector(button.dataset.open).showModal();
   } else if ("close" in button.dataset) {
@@ -211,6 +231,11 @@ document.addEventListener("click", async (event) => {
 // Keys: / searches, j and k walk through memories, Enter opens, g and a letter goes to a page.
 let wentBefore = 0;
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+    event.preventDefault();
+    event.target.form?.requestSubmit();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select, [contenteditable]")) {
     if (event.key === "Escape") {
@@ -244,7 +269,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 function walk(step) {
-  const all = [...document.querySelectorAll(".memory")];
+  const all = [...document.querySelectorAll(".memory")].filter((each) => each.checkVisibility());
   if (!all.length) return;
   const at = all.findIndex((each) => each.classList.contains("is-selected"));
   const next = all[Math.min(all.length - 1, Math.max(0, at + step))];
@@ -262,12 +287,61 @@ document.addEventListener("htmx:afterRequest", (event) => {
   form.closest("dialog")?.close();
 });
 
-// Times are told as they are for the reader; the page itself has them in UTC.
+// A field with data-suggest offers what there is, as far as the reader may see it.
+const SCOPE = ["user_id", "agent_id"];
+async function offer(field) {
+  const asked = new URLSearchParams({ field: field.dataset.suggest, q: field.value.trim() });
+  const here = new URLSearchParams(location.search);
+  for (const name of field.dataset.suggest === "user_id" ? [] : SCOPE.filter((each) => each !== field.dataset.suggest)) {
+    const other = field.form?.elements.namedItem(name);
+    const value = other ? other.value.trim() : here.get(name);
+    if (value) asked.set(name, value);
+  }
+  try {
+    const answer = await fetch(`/ui/suggest?${asked}`);
+    if (!answer.ok) return;
+    const { values } = await answer.json();
+    let list = document.getElementById(`${field.id}-offers`);
+    if (!list) {
+      list = document.createElement("datalist");
+      list.id = `${field.id}-offers`;
+      field.after(list);
+      field.setAttribute("list", list.id);
+    }
+    list.replaceChildren(...values.map((value) => Object.assign(document.createElement("option"), { value })));
+  } catch {
+    // A field without offers is a field.
+  }
+}
+let offering = 0;
+for (const kind of ["focusin", "input"]) {
+  document.addEventListener(kind, (event) => {
+    const field = event.target.closest?.("input[data-suggest]");
+    if (!field) return;
+    clearTimeout(offering);
+    offering = setTimeout(() => offer(field), kind === "input" ? 200 : 0);
+  });
+}
+// A form with data-reset-on-success is empty once the server has taken it.
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.successful && event.target.matches?.("form[data-reset-on-success]")) event.target.querySelector("textarea").value = "";
+});
+
+// Times are told as they are for the reader, with the zone; the page itself has them in UTC.
+const CLOCK = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" };
 function tellTimes(root = document) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.valueOf())) time.title = at.toLocaleString();
+    if (Number.isNaN(at.valueOf())) continue;
+    const told = at.toLocaleString(undefined, CLOCK);
+    if ("clock" in time.dataset) time.textContent = told;
+    else time.title = told;
   }
 }
 tellTimes();
 document.addEventListener("htmx:load", (event) => tellTimes(event.detail.elt));
+const zone = Intl.DateTimeFormat(undefined, { timeZoneName: "longOffset" }).formatToParts(new Date());
+const offset = zone.find((each) => each.type === "timeZoneName")?.value.replace("GMT", "UTC") ?? "UTC";
+for (const each of document.querySelectorAll("[data-zone]")) {
+  each.textContent = `Times are in ${Intl.DateTimeFormat().resolvedOptions().timeZone}, ${offset}`;
+}

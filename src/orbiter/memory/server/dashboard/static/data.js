@@ -151,7 +151,7 @@
     for (const each of result.notes) problem(each, "warn");
     for (const each of result.problems.slice(0, 20)) problem(`${each.place}: ${each.why}`, "warn");
     const user = form.elements.user_id?.value.trim();
-    if (user) find("look").href = `/?${new URLSearchParams({ user_id: user })}`;
+    if (user) find("look").href = `/memories?${new URLSearchParams({ user_id: user })}`;
   }
 
   function size(bytes) {

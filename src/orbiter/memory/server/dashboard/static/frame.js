@@ -21,7 +21,13 @@
   function tell() {
     const chosen = document.documentElement.dataset.theme;
     const isDark = chosen ? chosen === "dark" : system.matches;
-    for (const each of document.querySelectorAll("[data-theme-toggle]")) each.setAttribute("aria-pressed", isDark);
+    const next = isDark ? "Light theme" : "Dark theme"; // what a press does
+    for (const each of document.querySelectorAll("[data-theme-toggle]")) {
+      const name = each.querySelector("[data-theme-name]");
+      if (name) name.textContent = next;
+      else each.setAttribute("aria-label", next);
+      each.title = `Switch to the ${next.toLowerCase()}`;
+    }
   }
   tell();
   document.addEventListener("orbiter:theme", tell);

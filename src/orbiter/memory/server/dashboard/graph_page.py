@@ -1,0 +1,297 @@
+"""The graph: people, places and things that memories share, to walk from one to the next.
+
+No model is asked: what is written with a capital letter within a sentence is a name, and a word
+that few memories have is a thing. Only the newest memories of a scope are read, and only words that
+two of them share are shown; a word is gone with the last memory that has it.
+"""
+
+import asyncio
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import cos, hypot, log, pi, sin
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.server.dashboard.map_points import NUMBERS
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.scope_cache import ScopeCache
+from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
+from orbiter.memory.text.words import COMMON, tokens
+
+__all__ = ["Graph", "graph_of", "pages"]
+
+pages = Pages()
+
+MAX_READ = 2_000
+"""Memories that are read, the newest of the scope."""
+
+_CHUNK = 500
+_TEXT = 600
+"""Letters of each memory that are read."""
+_MAX_WORDS = 60
+_TOP, _AROUND = 28, 14
+"""Terms of the first picture, and neighbours of one."""
+_LISTED = 12
+"""Memories of a term that are listed."""
+_LONGEST = 40
+_WIDTH, _HEIGHT = 900.0, 560.0
+_TURNS = 160
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+_START = re.compile(r"(?:^|[.!?:;\n\"“”«»(\[])\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word that memories share."""
+
+    key: str
+    label: str
+    is_name: bool
+    items: tuple[int, ...]
+    """Which of the memories have it, the newest first."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The terms of some memories."""
+
+    items: Sequence[tuple[str, str]] = ()
+    """The id and the beginning of each memory."""
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    by_item: Sequence[Sequence[str]] = ()
+    """The keys of the terms of each memory."""
+    is_all: bool = True
+
+    def around(self, key: str) -> list[tuple[str, int]]:
+        """Return the terms that share memories with one, and how many: the closest first."""
+        together = Counter(
+            other for at in self.terms[key].items for other in self.by_item[at] if other != key
+        )
+        total = len(self.items)
+
+        def closeness(other: str) -> float:
+            return together[other] * log(1 + total / len(self.terms[other].items))
+
+        ranked = sorted(together, key=lambda other: (-closeness(other), other))
+        return [(other, together[other]) for other in ranked]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A term in the picture."""
+
+    key: str
+    label: str
+    is_name: bool
+    count: int
+    x: int
+    y: int
+    r: int
+    anchor: str
+    label_x: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Two terms of the picture that share memories."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+    count: int
+
+
+_graphs: ScopeCache[Graph] = ScopeCache(seconds=10)
+
+
+@pages.page("/graph", "graph.html", title="Graph")
+async def graph(ask: Ask) -> Data:
+    """Show the terms that memories share, or one of them with its neighbours."""
+    total = (await ask.handle.stats()).items
+    newest = await ask.handle.list(limit=1)
+    made = await _graphs.get(
+        ask,
+        lambda: _read(ask.handle),
+        total,
+        newest[0].id if newest else "",
+        newest[0].version if newest else 0,
+    )
+    typed = ask.text("term").strip()
+    term = made.terms.get(typed.casefold())
+    nodes, edges = await asyncio.to_thread(_picture, made, term)
+    around = [] if term is None else made.around(term.key)
+    return {
+        "asked": typed[:200],
+        "term": None
+        if term is None
+        else {"label": term.label, "is_name": term.is_name, "count": len(term.items)},
+        "nodes": nodes,
+        "edges": edges,
+        "width": int(_WIDTH),
+        "height": int(_HEIGHT),
+        "neighbours": [
+            {"key": key, "label": made.terms[key].label, "count": count}
+            for key, count in around[:40]
+        ],
+        "memories": [] if term is None else [made.items[at] for at in term.items[:_LISTED]],
+        "terms": len(made.terms),
+        "names": sorted(each.label for each in made.terms.values())[:500],
+        "read": len(made.items),
+        "is_all": made.is_all,
+    }
+
+
+async def _read(handle: ScopedMemory) -> Graph:
+    items: list[MemoryItem] = []
+    cursor: str | None = None
+    while len(items) < MAX_READ:
+        # A summary says again what its messages say.
+        page = await handle.list(
+            where={"memory_type": {"$ne": "summary"}},
+            limit=min(_CHUNK, MAX_READ - len(items)),
+            cursor=cursor,
+        )
+        items += page
+        cursor = page.next
+        if cursor is None:
+            break
+    return await asyncio.to_thread(graph_of, items, is_all=cursor is None)
+
+
+def graph_of(items: Sequence[MemoryItem], *, is_all: bool = True) -> Graph:
+    """Return the graph of *items*: the names and rare words that two or more of them have."""
+    written: dict[str, Counter[str]] = defaultdict(Counter)
+    inner: Counter[str] = Counter()
+    where: dict[str, list[int]] = defaultdict(list)
+    for at, item in enumerate(items):
+        for key, word, is_inner in _words(item.content[:_TEXT]):
+            written[key][word] += 1
+            inner[key] += is_inner
+            if not where[key] or where[key][-1] != at:
+                where[key].append(at)
+    terms = {}
+    for key, places in where.items():
+        small = sum(count for word, count in written[key].items() if not word[0].isupper())
+        # Who is only named first in sentences is a name, too, if that is so again and again.
+        is_name = inner[key] > small or (not small and len(places) > 2)
+        most = max(3, len(items) // (3 if is_name else 10))
+        is_long = len(key) > (1 if is_name or not key.isascii() else 3)
+        if 2 <= len(places) <= most and is_long:
+            label = written[key].most_common(1)[0][0]
+            terms[key] = Term(key, label, is_name, tuple(places))
+    by_item: list[list[str]] = [[] for _ in items]
+    for key, term in terms.items():
+        for at in term.items:
+            by_item[at].append(key)
+    begins = [(item.id, item.content[:200]) for item in items]
+    return Graph(begins, terms, by_item, is_all)
+
+
+def _words(text: str) -> Iterable[tuple[str, str, bool]]:
+    """Yield the words of a text that may tell something: key, as written, and if capital within."""
+    language = language_of(tokens(text), text)
+    empty = COMMON if language == ENGLISH else COMMON | stop_words(language)
+    for number, match in enumerate(_WORD.finditer(text)):
+        if number >= _MAX_WORDS:
+            return
+        word = match[0].removesuffix("'s").removesuffix("’s").rstrip("'’-")[:_LONGEST]
+        key = word.casefold()
+        if not key or key in empty or key in NUMBERS:
+            continue
+        is_inner = word[0].isupper() and not _START.search(text[: match.start()])
+        yield key, word, is_inner
+
+
+def _picture(made: Graph, term: Term | None) -> tuple[list[Node], list[Edge]]:
+    """Return what is drawn: the terms around *term*, or those that most memories share."""
+    if term is not None:
+        chosen = [term, *(made.terms[key] for key, _ in made.around(term.key)[:_AROUND])]
+        places = _ring(len(chosen))
+    else:
+        ranked = sorted(
+            made.terms.values(),
+            key=lambda each: (-len(each.items) * (2 if each.is_name else 1), each.key),
+        )
+        chosen = ranked[:_TOP]
+        places = []
+    shared = _shared(chosen)
+    places = places or _spread(len(chosen), shared)
+    largest = max((len(each.items) for each in chosen), default=1)
+    nodes = [
+        _node(each, x, y, largest, is_middle=term is not None and each is term)
+        for each, (x, y) in zip(chosen, places, strict=True)
+    ]
+    edges = [
+        Edge(nodes[a].x, nodes[a].y, nodes[b].x, nodes[b].y, count)
+        for (a, b), count in sorted(shared.items())
+    ]
+    return nodes, edges
+
+
+def _node(term: Term, x: float, y: float, largest: int, *, is_middle: bool) -> Node:
+    radius = 6 + round(12 * (len(term.items) / largest) ** 0.5) + (4 if is_middle else 0)
+    label = term.label if len(term.label) <= 20 else f"{term.label[:19]}…"
+    is_left = x < _WIDTH / 2 - 1 and not is_middle
+    at = round(x) - radius - 5 if is_left else round(x) + radius + 5
+    anchor = "end" if is_left else "start"
+    return Node(
+        term.key, label, term.is_name, len(term.items), round(x), round(y), radius, anchor, at
+    )
+
+
+def _shared(terms: Sequence[Term]) -> dict[tuple[int, int], int]:
+    sets = [frozenset(each.items) for each in terms]
+    counts = {}
+    for a, one in enumerate(sets):
+        for b in range(a + 1, len(sets)):
+            if count := len(one & sets[b]):
+                counts[a, b] = count
+    return counts
+
+
+def _ring(count: int) -> list[tuple[float, float]]:
+    """Return the middle, and places around it."""
+    around = [2 * pi * (at + 0.5) / max(1, count - 1) - pi / 2 for at in range(count - 1)]
+    middle = (_WIDTH / 2, _HEIGHT / 2)
+    return [
+        middle,
+        *((middle[0] + 265 * cos(angle), middle[1] + 215 * sin(angle)) for angle in around),
+    ]
+
+
+def _spread(count: int, shared: Mapping[tuple[int, int], int]) -> list[tuple[float, float]]:
+    """Return places in which what shares memories is close, and nothing lies upon another.
+
+    Always the same for the same terms: they begin on a spiral, and push and pull from there.
+    """
+    at = [
+        (26 * (n + 1) ** 0.5 * cos(n * 2.399963), 18 * (n + 1) ** 0.5 * sin(n * 2.399963))
+        for n in range(count)
+    ]
+    degrees = Counter(each for pair in shared for each in pair)
+    for turn in range(_TURNS):
+        step = 14 * (1 - turn / _TURNS) + 0.5
+        moved = [(-0.02 * x, -0.03 * y) for x, y in at]
+        for a in range(count):
+            for b in range(a + 1, count):
+                # Labels are wide: what stands beside needs more room than what stands below.
+                dx, dy = (at[a][0] - at[b][0]) / 2.4, at[a][1] - at[b][1]
+                far = max(hypot(dx, dy), 1.0)
+                push = 2_400 / far**2
+                if (a, b) in shared:
+                    push -= 0.12 * far / max(degrees[a], degrees[b])
+                moved[a] = (moved[a][0] + dx / far * push * 2.4, moved[a][1] + dy / far * push)
+                moved[b] = (moved[b][0] - dx / far * push * 2.4, moved[b][1] - dy / far * push)
+        at = [
+            (x + max(-step, min(step, mx)), y + max(-step, min(step, my)))
+            for (x, y), (mx, my) in zip(at, moved, strict=True)
+        ]
+    wide = max((abs(x) for x, _ in at), default=1) or 1
+    high = max((abs(y) for _, y in at), default=1) or 1
+    return [
+        (_WIDTH / 2 + x / wide * (_WIDTH / 2 - 150), _HEIGHT / 2 + y / high * (_HEIGHT / 2 - 40))
+        for x, y in at
+    ]

@@ -1,0 +1,52 @@
+"""Figures of a scope that are kept for a moment, so that no visit counts everything again.
+
+What is kept is known by the scope that it was read in: nobody is given another's. Several visits at
+once wait for one answer.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from orbiter.memory.agent import AgentMemory
+from orbiter.memory.model.query import Query
+from orbiter.memory.server.dashboard.page import Ask
+
+__all__ = ["ScopeCache"]
+
+_T = TypeVar("_T")
+_Kept = OrderedDict[tuple[object, ...], tuple[float, "asyncio.Future[_T]"]]
+
+
+class ScopeCache(Generic[_T]):
+    """What was made for a scope, for some seconds; *most* scopes of each memory."""
+
+    def __init__(self, *, seconds: float, most: int = 32) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._memories: WeakKeyDictionary[AgentMemory, _Kept[_T]] = WeakKeyDictionary()
+
+    async def get(self, ask: Ask, make: Callable[[], Awaitable[_T]], *mark: object) -> _T:
+        """Return what *make* gave for the page's scope and *mark*, or have it made."""
+        kept = self._memories.setdefault(ask.server.memory, OrderedDict())
+        key = (*Query(metadata=ask.handle.scope).wanted.items(), None, *mark)
+        now, loop = monotonic(), asyncio.get_running_loop()
+        entry = kept.get(key)
+        if entry is None or entry[0] < now or entry[1].get_loop() is not loop:
+            entry = kept[key] = (now + self._seconds, asyncio.ensure_future(make()))
+            kept.move_to_end(key)
+            while len(kept) > self._most:
+                kept.popitem(last=False)
+        try:
+            return await asyncio.shield(entry[1])  # whoever leaves takes it from nobody else
+        except BaseException:  # of the work, or of whoever left: only the first is forgotten
+            if entry[1].done():
+                kept.pop(key, None)
+            raise
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._memories.clear()

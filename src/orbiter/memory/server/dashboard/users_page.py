@@ -1,0 +1,79 @@
+"""Users: who has how much, when they were last seen, and what can be done about it.
+
+Whoever may see everyone's gets all users, page by page. A key that names a user sees that one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.query import Query
+from orbiter.memory.model.value_counts import UserOrder
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+_PAGE = 50
+_ORDERS = {"recent": "Last seen", "items": "Most memories", "name": "Name"}
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One user, as the page shows them."""
+
+    user_id: str
+    memories: int
+    chats: int | None
+    first_at: datetime | None
+    last_at: datetime | None
+    is_default: bool = False
+
+
+@pages.page("/users", "users.html", title="Users")
+async def users(ask: Ask) -> Data:
+    """Show a page of users."""
+    order, starts = ask.text("order") or "recent", ask.text("starts_with").strip()
+    if order not in _ORDERS:
+        raise QueryError(f"`order` is one of `{'`, `'.join(_ORDERS)}`")
+    held = Query(metadata=ask.handle.scope).wanted
+    if held:
+        people, more = await _within(ask), None
+    else:
+        page = await ask.server.memory.users(
+            starts_with=starts,
+            order=cast("UserOrder", order),
+            limit=_PAGE,
+            cursor=ask.text("cursor") or None,
+        )
+        people = [
+            Person(
+                each.user_id, each.items, each.chats, each.first_at, each.last_at, each.is_default
+            )
+            for each in page
+        ]
+        more = page.next
+    return {
+        "people": people,
+        "more": more,
+        "order": order,
+        "orders": _ORDERS,
+        "starts_with": starts,
+        "is_everyone": not held,
+        "most": max((each.memories for each in people), default=1),
+    }
+
+
+async def _within(ask: Ask) -> list[Person]:
+    """Return the users of a scope, which names a user or an agent."""
+    page = []
+    for each in await ask.handle.count_by("user_id", limit=_PAGE):
+        name = str(each.value)
+        own = ask.handle_for({**ask.scope, "user_id": name})
+        newest = await own.list(limit=1)
+        chats = len(await own.chats(limit=1_000))
+        last = newest[0].created_at if newest else None
+        page.append(Person(name, each.items, chats, None, last))
+    return page

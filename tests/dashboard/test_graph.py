@@ -1,0 +1,104 @@
+"""The graph: names and rare words that memories share, to walk from one to the next."""
+
+import pytest
+from tests.dashboard._visitor import Visitor
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory, MemoryItem
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.dashboard import graph_page
+from orbiter.memory.server.dashboard.graph_page import graph_of
+
+TEXTS = (
+    "We visit Mia in Lisbon by tram",
+    "The tram in Lisbon was full",
+    "Yesterday Mia bought a ukulele",
+    "A ukulele needs new strings",
+    "The weather is fine",
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    graph_page._graphs.clear()
+
+
+def test_names_and_rare_words_are_what_two_memories_share() -> None:
+    graph = graph_of([MemoryItem(content=text) for text in TEXTS])
+
+    assert {term.label for term in graph.terms.values()} == {"Mia", "Lisbon", "tram", "ukulele"}
+    assert {term.label for term in graph.terms.values() if term.is_name} == {"Mia", "Lisbon"}
+    assert dict(graph.around("mia")) == {"lisbon": 1, "tram": 1, "ukulele": 1}
+    assert graph.around("lisbon")[0] == ("tram", 2)
+
+
+def test_many_memories_make_a_bounded_picture_that_is_always_the_same() -> None:
+    words = [f"thing{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(200)]
+    items = [
+        MemoryItem(content=f"{words[n % 200]} {words[n * 7 % 200]} {words[n * 3 % 200]}")
+        for n in range(800)
+    ]
+    graph = graph_of(items)
+
+    nodes, edges = graph_page._picture(graph, None)
+
+    assert len(nodes) == graph_page._TOP
+    assert (nodes, edges) == graph_page._picture(graph_of(items), None)
+    assert all(0 < node.x < 900 and 0 < node.y < 560 for node in nodes)
+    assert len({(node.x, node.y) for node in nodes}) == len(nodes)
+
+
+async def test_one_walks_from_a_name_to_the_next(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(user_id="ann").remember_many(list(TEXTS))
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/graph", term="MIA")
+
+    assert "Mia and what it shares memories with" in page
+    assert 'href="/graph?term=ukulele"' in page
+    assert "Yesterday Mia bought a ukulele" in page
+    assert "The weather is fine" not in page
+    assert "No two memories share" in await visitor.look("/graph", term="nobody")
+
+
+async def test_a_word_goes_with_the_memories_that_have_it(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(user_id="ann")
+    secret = await ann.remember("We hide the swordfish")
+    await ann.remember("Nobody finds a swordfish")
+    visitor = Visitor(client(await served()))
+    assert "swordfish" in await visitor.look("/graph")
+
+    await ann.forget(secret.id)
+
+    assert "swordfish" not in await visitor.look("/graph")
+    await memory.erase(user_id="ann")
+    assert (await visitor.twin("/graph"))["terms"] == 0
+
+
+async def test_a_key_of_a_user_walks_in_that_users_graph(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    await memory.scope(user_id="ann").remember_many(list(TEXTS))
+    await memory.scope(user_id="ben").remember_many(["a red kite", "that kite flies"])
+    url = await served(keys=keys)
+    await Visitor(client(url, new_key(keys, "admin"))).look("/graph")
+    ben = Visitor(client(url, new_key(keys, "read", "ben")))
+
+    for asked in ({}, {"user_id": "ann"}, {"term": "mia"}):
+        twin = await ben.twin("/graph", **asked)
+        assert (twin["names"], twin["term"]) == (["kite"], None)
+
+
+async def test_hostile_words_are_text(memory: AgentMemory, served: Served, client: Client) -> None:
+    bad = "x\u202eevil<script>alert(1)</script>"
+    await memory.scope(user_id="ann").remember_many([f"one {bad}", f"two {bad}"])
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/graph") + await visitor.look("/graph", term=bad)
+
+    assert "<script>alert" not in page
+    assert "\u202e" not in page

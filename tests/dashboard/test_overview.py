@@ -1,0 +1,179 @@
+"""The overview, the users and what fields offer: everything is counted, and only one's own."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.dashboard._visitor import Visitor
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.dashboard import home_page, overview_page, suggestions
+from orbiter.memory.server.http.activity import PERIOD, Activity
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> None:
+    for cache in (
+        overview_page._days,
+        overview_page._today,
+        overview_page._slices,
+        overview_page._saved,
+        overview_page._review,
+        home_page._counts,
+        suggestions._kept,
+    ):
+        cache.clear()
+
+
+async def fill(memory: AgentMemory) -> None:
+    now = datetime.now(UTC)
+    ann, ben = memory.scope(user_id="ann", agent_id="nova"), memory.scope(user_id="ben")
+    for days in (0, 0, 3, 40):
+        await ann.remember(f"tea {days}", created_at=now - timedelta(days=days), source="web:tea")
+    await ben.remember("coffee", tags=["taste"])
+    await ann.facts.propose("home", "Lisbon", source=(await ann.list(limit=1))[0])
+
+
+async def test_the_first_page_tells_how_much_there_is_and_how_it_grew(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await fill(memory)
+    visitor = Visitor(client(await served()))
+
+    page, part = await visitor.look("/"), await visitor.http.get("/ui/overview")
+    twin = await visitor.twin("/index")
+
+    assert "<h1>Overview</h1>" in page
+    assert 'hx-get="/ui/overview"' in page
+    growth = twin["growth"]
+    assert len(growth) == 30  # type: ignore[arg-type]
+    assert [day["added"] for day in growth[-4:]] == [1, 0, 0, 4]  # type: ignore[index]
+    assert [growth[0]["total"], growth[-1]["total"]] == [1, 6]  # type: ignore[index]
+    assert {each["value"]: each["count"] for each in twin["users"]} == {"ann": 5, "ben": 1}  # type: ignore[attr-defined]
+    assert twin["sources"][0]["value"] == "web:tea"  # type: ignore[index]
+    assert twin["review"]["drafts"] == 1  # type: ignore[index]
+    assert part.text.count("<svg") > 4
+    assert "style=" not in page + part.text
+
+
+async def test_recalls_and_writes_are_counted_with_their_latency(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor = Visitor(client(await served()))
+    for text in ("tea", "milk"):
+        await visitor.http.post("/v1/memories?user_id=ann", json={"what": text})
+    await visitor.http.post("/v1/recall?user_id=ann", json={"query": "tea"})
+
+    twin, bens = await visitor.twin("/index"), await visitor.twin("/index", user_id="ben")
+
+    assert (twin["writes"], twin["recalls"]) == (2, 1)
+    assert twin["latency"]["recalls"][0] > 0  # type: ignore[index]
+    assert (bens["writes"], bens["recalls"], bens["latency"]["recalls"]) == (0, 0, None)  # type: ignore[index]
+
+
+def test_activity_forgets_what_is_older_than_a_day_and_keeps_no_name() -> None:
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    for number in range(400):
+        activity.note_event("remembered", MemoryMetadata(user_id=f"user {number}"))
+    activity.note_event("recalled", MemoryMetadata(user_id="ann", session_id="s"))
+
+    assert activity.periods({})[-1].writes == 400
+    assert activity.periods({"user_id": "user 7"})[-1].writes == 1
+    assert [each.recalls for each in activity.periods({"user_id": "ben"})] == [0] * 48
+    assert "user 7" not in repr(vars(activity))
+    now[0] = 60 * PERIOD
+    assert sum(each.writes for each in activity.periods({})) == 0
+
+
+async def test_a_key_of_a_user_sees_that_user_alone(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    await fill(memory)
+    visitor = Visitor(client(await served(keys=keys), new_key(keys, "read", "ben")))
+
+    twin, people = await visitor.twin("/index", user_id="ann"), await visitor.twin("/users")
+    part = (await visitor.http.get("/ui/overview?user_id=ann")).text
+    offered = [
+        (await visitor.http.get("/ui/suggest", params={"field": field, "user_id": "ann"})).json()
+        for field in ("user_id", "agent_id", "chat", "key", "source", "tag")
+    ]
+
+    assert twin["health"]["memories"] == 1  # type: ignore[index]
+    assert "ann" not in str(twin["users"]) + str(twin["sources"])
+    assert "web:tea" not in part
+    assert [each["user_id"] for each in people["people"]] == ["ben"]  # type: ignore[attr-defined]
+    assert [each["values"] for each in offered] == [["ben"], [], [], [], [], ["taste"]]
+
+
+async def test_users_are_listed_with_what_can_be_done(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await fill(memory)
+    await memory.scope(user_id=HOSTILE).remember("a name that wants to be a picture")
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/users", order="items")
+    named = (await visitor.twin("/users", starts_with="b"))["people"]
+
+    assert page.index("ann") < page.index("ben")
+    assert HOSTILE not in page
+    assert 'href="/v1/export?format=native&amp;user_id=ann"' in page
+    assert 'href="/data?user_id=ann#erase-title"' in page
+    assert [each["user_id"] for each in named] == ["ben"]  # type: ignore[attr-defined]
+    refused = await visitor.http.get("/users.json", params={"order": "size"})
+    assert refused.status_code == 422
+
+
+async def test_fields_offer_what_exists(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await fill(memory)
+    await memory.scope(user_id="ann").chat("trip").add("We fly to Lisbon")
+    visitor = Visitor(client(await served()))
+
+    async def offered(**asked: str) -> list[str]:
+        answer = await visitor.http.get("/ui/suggest", params=asked)
+        found: list[str] = answer.json()["values"]
+        return found
+
+    assert await offered(field="user_id") == ["ann", "ben"]
+    assert await offered(field="user_id", q="BE") == ["ben"]
+    assert await offered(field="agent_id", q="n") == ["nova"]
+    assert await offered(field="chat", user_id="ann") == ["trip"]
+    assert await offered(field="chat", user_id="ben") == []
+    assert await offered(field="key", user_id="ann") == ["home"]
+    refused = await visitor.http.get("/ui/suggest", params={"field": "content"})
+    assert refused.status_code == 422
+    for path in ("/context", "/data", "/facts", "/playground"):
+        assert 'data-suggest="user_id"' in await visitor.look(path)
+
+
+async def test_facets_count_everything(memory: AgentMemory, served: Served, client: Client) -> None:
+    await memory.scope(user_id="ben").remember("first", tags=["old"])
+    await memory.scope(user_id="ann").remember_many([f"tea {n}" for n in range(600)])
+    visitor = Visitor(client(await served()))
+
+    twin = await visitor.twin("/memories")
+
+    facets = {each["name"]: each["values"] for each in twin["facets"]}  # type: ignore[attr-defined]
+    assert {each["value"]: each["count"] for each in facets["user_id"]} == {"ann": 600, "ben": 1}
+    assert facets["tag"][0]["value"] == "old"
+
+
+async def test_a_page_does_not_wait_for_counts_that_take_long(
+    memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(memory)
+    monkeypatch.setattr(home_page, "_IMPATIENT", 0)
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/memories", tag="taste")
+    part = (await visitor.http.get("/ui/facets", params={"tag": "taste"})).text
+
+    assert 'hx-get="/ui/facets?tag=taste"' in page
+    assert "remove this filter" in part
