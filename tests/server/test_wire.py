@@ -185,7 +185,7 @@ async def _ask_entries(call: Any, entries: agent.KeyValue) -> None:
     await call("kv", entries, "write", [lasting, over, agent.Delete(("a",), "none")])
     await call("kv", entries, "get_many", [(("a", "b"), "k"), (("a",), "none")])
     await call("kv", entries, "touch", [(("a",), "k")])
-    await call("kv", entries, "list", ("a",), limit=1)
+    await call("kv", entries, "list", ("a",), contains="k", limit=1)
     await call("kv", entries, "paths")
     await call("kv", entries, "append", ("log",), [b"1", b"2"], ttl=timedelta(hours=1))
     await call("kv", entries, "pop", ("log",))

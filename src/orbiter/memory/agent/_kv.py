@@ -111,12 +111,14 @@ class KeyValue(ScopedHandle):
         reverse: bool = False,
         newest: bool = False,
         after: Entry | tuple[EntryPath, str] | None = None,
+        contains: str = "",
         limit: int = 100,
     ) -> builtins.list[Entry]:
         """Return entries at a path, and below it unless *deep* is false, by path and key.
 
-        *after* is the last one of the page before, or its path and key. With *newest* those that
-        were put last come first, wherever they are.
+        *after* is the last one of the page before, or its path and key. With *contains*, only
+        those whose key, or a part of whose path, holds that text to the letter. With *newest*
+        those that were put last come first, wherever they are.
         """
         last = (after.path, after.key) if isinstance(after, Entry) else after
         return await (await self._entries()).entries(
@@ -126,6 +128,7 @@ class KeyValue(ScopedHandle):
             reverse=reverse,
             newest=newest,
             after=last,
+            contains=contains,
             limit=limit,
         )
 

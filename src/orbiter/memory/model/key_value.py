@@ -30,6 +30,7 @@ __all__ = [
     "StoredEntry",
     "appended_key",
     "check_changes",
+    "check_contains",
     "check_entry_path",
     "check_key",
     "check_names",
@@ -203,11 +204,13 @@ class KeyValueStore(Protocol):
         reverse: bool = False,
         newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
+        contains: str = "",
         limit: int = 100,
     ) -> list[Entry]:
         """Return entries at a path and, if *is_deep*, below it, by path and key.
 
-        If *newest*, those that were put last come first, and there is no *after*.
+        With *contains*, only those whose key, or a part of whose path, holds that text to the
+        letter. If *newest*, those that were put last come first, and there is no *after*.
         """
         ...
 
@@ -303,6 +306,14 @@ def check_order(*, newest: bool, reverse: bool, after: object) -> None:
             "`newest` is an order of its own, from the beginning: leave `reverse` and `after` out, "
             "and ask for more by `limit`"
         )
+
+
+def check_contains(text: object) -> str:
+    """Return the text that names are to hold, or raise `QueryError` if none can."""
+    if not isinstance(text, str) or "\0" in text or _END in text:
+        raise QueryError(f"`contains` must be a text without U+0000 and U+0001, not {text!r}")
+    _size(text)
+    return text
 
 
 def check_value(value: object) -> bytes:

@@ -30,6 +30,7 @@ from orbiter.memory.model.key_value import (
     StoredEntry,
     appended_key,
     check_changes,
+    check_contains,
     check_entry_path,
     check_names,
     check_order,
@@ -104,17 +105,21 @@ class RedisKeyValue:
         reverse: bool = False,
         newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
+        contains: str = "",
         limit: int = 100,
     ) -> list[Entry]:
         """Return entries at a path and, if *is_deep*, below it, by path and key.
 
-        For the *newest* all of them are read.
+        For the *newest*, and for those whose names hold a text, all of them are read.
         """
+        text = check_contains(contains)
         low, high = _span(path, is_deep=is_deep)
         check_order(newest=newest, reverse=reverse, after=after)
         check_size("limit", limit)
         if newest:
-            every = await self.entries(path, scope=scope, is_deep=is_deep, limit=sys.maxsize)
+            every = await self.entries(
+                path, scope=scope, is_deep=is_deep, contains=text, limit=sys.maxsize
+            )
             return sorted(every, key=lambda each: each.updated_at, reverse=True)[:limit]
         if after is not None:
             last = b"(" + "\0".join(check_names([after])[0]).encode()
@@ -124,14 +129,18 @@ class RedisKeyValue:
                 low = _later(low, last)
         entries: list[Entry] = []
         while len(entries) < limit:
-            left = min(limit - len(entries), CHUNK)
+            left = CHUNK if text else min(limit - len(entries), CHUNK)
             args: list[Word] = [owner_of(scope)[0], low, high, int(not reverse), left]
             rows = await self._items.run(LIST, args)
-            entries += map(_entry, rows)
+            entries += (
+                entry
+                for entry in map(_entry, rows)
+                if any(text in part for part in (*entry.path, entry.key))
+            )
             if not rows:
                 break
             low, high = (low, b"(" + rows[-1][0]) if reverse else (b"(" + rows[-1][0], high)
-        return entries
+        return entries[:limit]
 
     async def paths(
         self,

@@ -17,6 +17,7 @@ from orbiter.memory.model.key_value import (
     StoredEntry,
     appended_key,
     check_changes,
+    check_contains,
     check_entry_path,
     check_names,
     check_order,
@@ -82,16 +83,24 @@ class SQLKeyValue:
         reverse: bool = False,
         newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
+        contains: str = "",
         limit: int = 100,
     ) -> list[Entry]:
         """Return entries at a path and, if *is_deep*, below it, by path and key."""
+        text = check_contains(contains)
         place = joined_path(check_entry_path(path))
         check_order(newest=newest, reverse=reverse, after=after)
         last = None if after is None else check_names([after])[0]
         check_size("limit", limit)
         rows = await self._database._read(
             lambda: self._steps(scope).entries(
-                place, is_deep=is_deep, reverse=reverse, newest=newest, after=last, limit=limit
+                place,
+                is_deep=is_deep,
+                reverse=reverse,
+                newest=newest,
+                after=last,
+                contains=text,
+                limit=limit,
             ),
             alone=True,
         )
@@ -279,6 +288,7 @@ class _Steps:
         reverse: bool,
         newest: bool = False,
         after: Name | None = None,
+        contains: str = "",
         limit: int,
     ) -> Steps[Rows]:
         """Return the rows at a path, and below it."""
@@ -291,6 +301,9 @@ class _Steps:
         if after is not None:
             sign = "<" if reverse else ">"
             where.append(f"(path, key) {sign} ({args.bind(after[0])}, {args.bind(after[1])})")
+        if contains:  # by `replace`, which both databases have, and which knows no wildcards
+            text = args.bind(contains)
+            where.append(f"(replace(key, {text}, '') <> key OR replace(path, {text}, '') <> path)")
         way = " DESC" if reverse else ""
         order = "updated_at DESC, path, key" if newest else f"path{way}, key{way}"
         which = " AND ".join(where)

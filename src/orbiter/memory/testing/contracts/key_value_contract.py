@@ -314,6 +314,37 @@ class KeyValueContract(Contract):
         assert await kv.load(every[::-1], overwrite=True) == [True] * 12
         assert await kv.dump() == every
 
+    @needs(key_value=True)
+    async def test_entries_are_found_by_what_their_names_contain(self, store: Any) -> None:
+        kv = store.key_value
+        names = [
+            (("ab", "c"), "k1"), (("ab", "c"), "%_k"), (("x",), "aB"), (("x",), "ab"),
+            (("x", "y"), "é"), ((), "yab"), (("a", "b"), "z"),
+        ]  # fmt: skip
+        await kv.write([Put(*name, b"v") for name in names], scope=ANN)
+        await kv.write([Put(("ab",), "another's", b"v")], scope=of("bob"))
+
+        for text in ("ab", "a", "B", "%", "_", "é", "k", "nothing", "", "\\", "'", "a" * 999):
+            wanted = sorted(
+                (path, key) for path, key in names if any(text in part for part in (*path, key))
+            )
+            listed = await kv.entries((), scope=ANN, contains=text)
+            assert sorted((each.path, each.key) for each in listed) == wanted, text
+            back = await kv.entries((), scope=ANN, contains=text, reverse=True)
+            assert back == listed[::-1], text
+            newest = await kv.entries((), scope=ANN, contains=text, newest=True, limit=2)
+            assert len(newest) == min(2, len(wanted)), text
+            paged = await kv.entries((), scope=ANN, contains=text, limit=2)
+            while len(paged) < len(listed):
+                last = (paged[-1].path, paged[-1].key)
+                paged += await kv.entries((), scope=ANN, contains=text, after=last, limit=2)
+            assert paged == listed, text
+        below = await kv.entries(("x",), scope=ANN, contains="ab")
+        assert [(each.path, each.key) for each in below] == [(("x",), "ab")]
+        for wrong in (None, 5, "a\0", "a\x01"):
+            with pytest.raises(QueryError, match="contains"):
+                await kv.entries((), scope=ANN, contains=wrong)
+
     @needs(key_value=True, shared=True)
     async def test_another_store_on_the_same_data_has_the_entries(self, store: Any) -> None:
         await store.key_value.write([Put(("p",), "k", b"v")], scope=ANN)
