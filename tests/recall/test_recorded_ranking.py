@@ -108,6 +108,20 @@ async def rankings() -> dict[str, dict[str, list[tuple[str, float]]]]:
     return found
 
 
+def check_same(
+    found: list[tuple[str, float]], recorded: list[tuple[str, float]], which: tuple[str, str]
+) -> None:
+    """Fail unless both are the same up to rounding, which differs between processors.
+
+    So hits with the same score may have changed places, and of those at the end one may be another.
+    """
+    known, last = dict(recorded), recorded[-1][1] if recorded else 0.0
+    assert len(found) == len(recorded), which
+    for (name, score), (expected, at) in zip(found, recorded, strict=True):
+        assert score == pytest.approx(at, abs=1e-4), which
+        assert name == expected or known.get(name, last) == pytest.approx(at, abs=2e-6), which
+
+
 @pytest.mark.slow
 async def test_every_ranking_is_the_recorded_one() -> None:
     recorded = json.loads(FILE.read_text(encoding="utf-8"))
@@ -116,9 +130,7 @@ async def test_every_ranking_is_the_recorded_one() -> None:
 
     for mode, by_question in recorded.items():
         for question, hits in by_question.items():
-            now = found[mode][question]
-            assert [name for name, _ in now] == [name for name, _ in hits], (mode, question)
-            assert [score for _, score in now] == pytest.approx([s for _, s in hits], abs=1e-4)
+            check_same(found[mode][question], hits, (mode, question))
 
 
 if __name__ == "__main__":

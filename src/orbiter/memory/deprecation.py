@@ -207,7 +207,8 @@ class _OldModuleLoader(Loader):
             renamed = {old: getattr(source, new) for old, new in RENAMED.get(home, {}).items()}
             # Private names, too: a pickle may name them.
             private = {name: value for name, value in vars(source).items() if name[:2] != "__"}
-            vars(module).update(private | renamed)
+            public = {name: getattr(source, name) for name in source.__all__}  # may load them
+            vars(module).update(private | public | renamed)
             listed += [*source.__all__, *renamed]
         vars(module)["__all__"] = listed
         new = "` and `".join(f"orbiter.memory.{home}" for home in homes)
