@@ -37,6 +37,7 @@ SERVER_FIXTURES = {
     "browser": "browser",
     "mortal": "redis",
     "mortal_server": "postgres",
+    "postgres_replicas": "postgres",
     "postgres_server": "postgres",
     "redis_cluster": "redis",
     "redis_sentinel": "redis",

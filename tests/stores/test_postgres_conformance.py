@@ -35,7 +35,7 @@ class TestWhole(StoreConformance):
     def database(cls, postgres_server: PostgresServer) -> Iterator[str]:
         """Make the tables once: a database of its own takes longer than most contracts."""
         dsn = postgres_server.create_database()
-        asyncio.run(_make_tables(dsn, cls.partitions))
+        asyncio.run(make_tables(dsn, cls.partitions))
         yield dsn
         postgres_server.drop_database(dsn)
 
@@ -43,7 +43,7 @@ class TestWhole(StoreConformance):
     async def store(self, database: str) -> AsyncIterator[PostgresMemoryStore]:
         async with PostgresMemoryStore(database) as store:
             yield store
-        await _empty_tables(database)
+        await empty_tables(database)
 
     def recipe(self, store: MemoryStore) -> Recipe:
         made: Any = store
@@ -72,7 +72,7 @@ END $$
 """
 
 
-async def _empty_tables(dsn: str) -> None:
+async def empty_tables(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute(EMPTY)
@@ -80,7 +80,7 @@ async def _empty_tables(dsn: str) -> None:
         await connection.close()
 
 
-async def _make_tables(dsn: str, partitions: int | None) -> None:
+async def make_tables(dsn: str, partitions: int | None) -> None:
     store = PostgresMemoryStore(dsn)
     await store.init(partitions=partitions)
     await store.close()

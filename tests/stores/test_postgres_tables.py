@@ -437,3 +437,44 @@ async def test_one_that_changes_hands_moves_while_others_are_written_once(
     found = [await parts.get(f"id-{n}") for n in range(4)]
     told = [each and (each.metadata.user_id, each.content, each.version) for each in found]
     assert told == [("ann", "new", 2), ("bob", "new", 2), ("ann", "new", 2), ("ann", "new", 1)]
+
+
+# Citus: a table is spread by one column, which every unique key of it must have
+
+SPREAD = {
+    **dict.fromkeys(
+        ("memory_items", "memory_passages", "memory_terms", "memory_vectors"), "user_key"
+    ),
+    **dict.fromkeys(("memory_details", "memory_pending", "memory_unembedded"), "user_key"),
+    **dict.fromkeys(("memory_ids", "memory_versions", "memory_folded"), "id"),
+}
+"""The tables that grow with the memories, and the column that each is spread by."""
+
+_KEYS = """
+SELECT c.relname::text, (SELECT array_agg(a.attname::text) FROM pg_attribute AS a
+    WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey))
+FROM pg_class AS c JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisunique
+WHERE c.relnamespace = 'public'::regnamespace AND NOT c.relispartition
+"""
+_WITH_USERS = """
+SELECT c.relname::text FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+    AND NOT c.relispartition AND a.attname = 'user_key'
+"""
+
+
+async def test_every_unique_key_has_the_column_by_which_citus_spreads_its_table(
+    postgres_dsn: str,
+) -> None:
+    store = PostgresMemoryStore(postgres_dsn)
+    await store.init(partitions=2)
+    await store.close()
+
+    keys = await run(postgres_dsn, _KEYS)
+    with_users = {name for (name,) in await run(postgres_dsn, _WITH_USERS)}
+    foreign = await run(postgres_dsn, "SELECT conname::text FROM pg_constraint WHERE contype = 'f'")
+
+    assert SPREAD.keys() <= {table for table, _ in keys}
+    assert [each for each in keys if SPREAD.get(each[0], each[1][0]) not in each[1]] == []
+    assert with_users - {"memory_ids"} == {name for name, by in SPREAD.items() if by == "user_key"}
+    assert foreign == []  # one between tables that are spread by different columns is refused

@@ -4,11 +4,17 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from orbiter.memory.agent.chat_service import Chats
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.interface import Handle, MemoryEngine, ScopeSession
+from orbiter.memory.agent.interface import (
+    Handle,
+    MemoryEngine,
+    ScopedHandle,
+    ScopeSession,
+    session_of,
+)
 from orbiter.memory.agent.memory_settings import CLIENT_SETTINGS, MemorySettings
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.agent.telemetry import traced
@@ -22,11 +28,21 @@ from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
 from orbiter.memory.model.protocols import Embeddings, LexicalStore, MemoryStore
+from orbiter.memory.tasks.read_from import reading_from
 
 __all__ = ["LocalEngine"]
 
 _SERVERS = ("postgres", "redis")
 _FILES = ("memory", "sqlite")
+_READS = frozenset(
+    (
+        *("recall", "get", "list", "history", "stats", "chats", "items", "messages", "context"),
+        *("summary", "all", "keys", "conflicts", "drafts", "get_many", "paths"),
+    )
+)
+"""The calls of handles that change nothing, so that a replica can answer them."""
+
+_T = TypeVar("_T")
 
 
 class LocalEngine(MemoryEngine):
@@ -98,12 +114,24 @@ class LocalEngine(MemoryEngine):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Coroutine[Any, Any, Any]:
-        del name
         if self._core.pii is not None:
             from orbiter.memory.text.pii import filter_questions  # noqa: PLC0415
 
             args, kwargs = filter_questions(method, args, kwargs, self._core.pii)
-        return method(handle, *args, **kwargs)
+        call = method(handle, *args, **kwargs)
+        if not isinstance(handle, ScopedHandle) or name not in _READS:
+            return call
+        return call if session_of(handle).read_from == "primary" else self._from_replica(call)
+
+    async def _from_replica(self, call: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            if not self._core.is_open:  # opening it reads what only the primary knows for sure
+                await self._core.init()
+        except BaseException:
+            call.close()  # it will not be awaited
+            raise
+        with reading_from("replica"):
+            return await call
 
 
 def _local_model() -> Embeddings | None:

@@ -18,6 +18,7 @@ from orbiter.memory.agent.interface import (
     MemoryEngine,
     ScopeSession,
     check_actor,
+    check_source,
     operation,
     scope_of,
 )
@@ -207,14 +208,18 @@ class AgentMemory(Handle):
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         by: str | None = None,
+        read_from: str | None = None,
     ) -> ScopedMemory:
         """Return a handle that reads and writes only what has these ids; name at least one.
 
         A number or a UUID names the same as its text. *by* is who acts through it, for `history`
-        and the audit log.
+        and the audit log. With *read_from* `replica`, what only reads may be answered by a replica
+        of the store, if it has one that is not behind this process's own writes: see
+        `docs/operate/fleet.md`.
         """
         scope = scope_of(user_id, session_id, task_id, agent_id)
-        return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by)))
+        source = check_source(read_from)
+        return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by), source))
 
     @property
     def default_user(self) -> ScopedMemory:
@@ -225,9 +230,10 @@ class AgentMemory(Handle):
         """
         return self.scope(DEFAULT_USER)
 
-    def unscoped(self, *, by: str | None = None) -> ScopedMemory:
+    def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return ScopedMemory(ScopeSession(self._engine, MemoryMetadata(), check_actor(by)))
+        source = check_source(read_from)
+        return ScopedMemory(ScopeSession(self._engine, MemoryMetadata(), check_actor(by), source))
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""

@@ -19,6 +19,7 @@ from orbiter.memory.model.copying import copy_metadata
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.model.value_counts import DEFAULT_USER
+from orbiter.memory.tasks.read_from import READ_SOURCES, ReadFrom
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
@@ -32,6 +33,7 @@ __all__ = [
     "ScopeSession",
     "ScopedHandle",
     "check_actor",
+    "check_source",
     "operation",
     "scope_of",
     "session_of",
@@ -96,6 +98,7 @@ class ScopeSession:
     engine: MemoryEngine
     scope: MemoryMetadata
     by: str | None = None
+    read_from: ReadFrom = "primary"
 
     @property
     def core(self) -> "Core":
@@ -222,3 +225,13 @@ def check_actor(by: str | None) -> str | None:
     if by is not None and require_text("by", by).startswith(RESERVED):
         raise QueryError(f"`by` must not begin with `{RESERVED}`, which is reserved: `{by}`")
     return by
+
+
+def check_source(read_from: str | None) -> ReadFrom:
+    """Return where reads may be answered, or raise `QueryError` for what is no such place."""
+    if read_from is None:
+        return "primary"
+    for source in READ_SOURCES:
+        if read_from == source:
+            return source
+    raise QueryError(f"`read_from` must be `primary` or `replica`, not {read_from!r}")

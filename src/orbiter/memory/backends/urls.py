@@ -13,7 +13,10 @@ _REDIS = frozenset(
     ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 )
 _SCHEMES = _POSTGRES | _REDIS
-_HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs", "db")
+_HARMLESS = (
+    *("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs", "db"),
+    *("replicas", "replica_wait", "replica_sees", "statement_cache_size", "wait_replicas"),
+)
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
 
 

@@ -194,7 +194,8 @@ def _scope_query(session: ScopeSession) -> dict[str, str]:
         name: value for name in SCOPE_FIELDS if (value := getattr(session.scope, name))
     }
     by = actor(session.by)
-    return (named or {"everyone": "true"}) | ({} if by is None else {"by": by})
+    source = {} if session.read_from == "primary" else {"read_from": session.read_from}
+    return (named or {"everyone": "true"}) | ({} if by is None else {"by": by}) | source
 
 
 def _check_left(settings: MemorySettings) -> None:

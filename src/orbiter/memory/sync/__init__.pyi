@@ -154,11 +154,14 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         by: str | None = None,
+        read_from: str | None = None,
     ) -> ScopedMemory:
         """Return a handle that reads and writes only what has these ids; name at least one.
 
         A number or a UUID names the same as its text. *by* is who acts through it, for `history`
-        and the audit log.
+        and the audit log. With *read_from* `replica`, what only reads may be answered by a replica
+        of the store, if it has one that is not behind this process's own writes: see
+        `docs/operate/fleet.md`.
         """
     @property
     def default_user(self) -> ScopedMemory:
@@ -167,7 +170,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         `remember`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of this object are
         its calls.
         """
-    def unscoped(self, *, by: str | None = None) -> ScopedMemory:
+    def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
     def events(self) -> Stream[MemoryEvent]:
         """Return everything that happens through this object from now on, for a `for` loop."""

@@ -13,6 +13,7 @@ from orbiter.memory.backends.postgres.pool import (
     import_asyncpg,
     is_answer,
     quiet_connection,
+    read_options,
 )
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.urls import scrubbed
@@ -62,9 +63,13 @@ class Driver:
     ) -> None:
         """*store* is what errors call the store."""
         self._asyncpg = import_asyncpg()
-        self._dsn = dsn
+        self.options = read_options(dsn)
+        self._dsn = self.options.dsn
         self.store = store
-        self._pool_settings = pool_settings
+        self.pool_settings = pool_settings
+        if self.options.statement_cache_size is not None:
+            size = self.options.statement_cache_size
+            self.pool_settings = {**pool_settings, "statement_cache_size": size}
         self._acquire_timeout = acquire_timeout
         self.statement_timeout = statement_timeout
         self._retry_for = retry_for
@@ -72,7 +77,7 @@ class Driver:
 
     async def connect(self) -> "asyncpg.Pool[Any]":
         pool: Any = self._asyncpg.create_pool(
-            self._dsn, connection_class=quiet_connection(self._asyncpg), **self._pool_settings
+            self._dsn, connection_class=quiet_connection(self._asyncpg), **self.pool_settings
         )
         try:
             await pool
@@ -87,7 +92,7 @@ class Driver:
         except TimeoutError as exc:
             pool.terminate()
             raise MemoryConnectionError(
-                f"{self.store} gave no connection within {self._pool_settings['timeout']:g} s; "
+                f"{self.store} gave no connection within {self.pool_settings['timeout']:g} s; "
                 "check its address, or raise `connect_timeout`"
             ) from exc
         except BaseException:  # cancellation, too, must leave no connection
@@ -225,6 +230,12 @@ class Driver:
             return MemoryConnectionError(
                 f"{self.store} was blocked by other writers for {self._retry_for:g} s: {text}; "
                 "nothing was written: try again"
+            )
+        if state in ("26000", "42P05"):
+            return StorageError(
+                f"{self.store}: {text}; a pooler in transaction mode gives each transaction "
+                "another connection, without our prepared statements: add "
+                "`?statement_cache_size=0` to the URL"
             )
         if state == "22003":
             text += "; an item cannot have more versions: add it under another id"

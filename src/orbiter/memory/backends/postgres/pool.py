@@ -1,15 +1,32 @@
-"""Connections of an asyncpg pool, each for a while; never waited for once they stop answering."""
+"""Connections of an asyncpg pool, each for a while; never waited for once they stop answering.
+
+And what a URL says of them to us, not to the server.
+"""
 
 import secrets
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple, cast, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from orbiter.memory.backends.batches import Deadlines
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
-__all__ = ["Lease", "OnceToken", "import_asyncpg", "is_answer", "quiet_connection"]
+__all__ = [
+    "Lease",
+    "OnceToken",
+    "PostgresOptions",
+    "ReplicaSees",
+    "import_asyncpg",
+    "is_answer",
+    "quiet_connection",
+    "read_options",
+]
 
 _READ_ONLY = "25006"
+_OWN = ("replicas", "replica_wait", "replica_sees", "statement_cache_size")
+
+ReplicaSees = Literal["own", "all"]
+"""Whose writes a replica must have: this process's own, or everybody's who was acknowledged."""
 
 
 class OnceToken:
@@ -100,3 +117,67 @@ def quiet_connection(asyncpg: Any) -> Any:
                 await super().reset(timeout=timeout)
 
     return Connection
+
+
+class PostgresOptions(NamedTuple):
+    """What a URL says to us, and not to the server."""
+
+    dsn: str
+    """The URL without it."""
+    replicas: tuple[str, ...] = ()
+    """The URL of each replica."""
+    replica_wait: float = 1.0
+    replica_sees: ReplicaSees = "own"
+    statement_cache_size: int | None = None
+
+
+def read_options(dsn: str) -> PostgresOptions:
+    """Return *dsn* and our options in it, apart; `ValueError` for one that cannot be used."""
+    if not any(name in dsn for name in _OWN):
+        return PostgresOptions(dsn)
+    parts = urlsplit(dsn)
+    pairs = [(pair, unquote(pair.partition("=")[0])) for pair in parts.query.split("&")]
+    own = dict(parse_qsl(parts.query, keep_blank_values=True))
+    own = {name: value for name, value in own.items() if name in _OWN}
+    if not own:
+        return PostgresOptions(dsn)
+    left = [pair for pair, name in pairs if name not in _OWN]
+    plain = parts._replace(query="&".join(left)).geturl()
+    # A replica takes no writes, so what asks for a server that does would refuse it.
+    single = [pair for pair, name in pairs if name not in (*_OWN, "target_session_attrs")]
+    who, at, _ = parts.netloc.rpartition("@")
+    replicas = [
+        parts._replace(netloc=f"{who}{at}{_host(each)}", query="&".join(single)).geturl()
+        for each in own.get("replicas", "").split(",")
+        if each or "replicas" in own
+    ]
+    sees = own.get("replica_sees", "own")
+    if sees not in get_args(ReplicaSees):
+        raise ValueError(f"`replica_sees` must be `own` or `all`, not `{sees}`")
+    cache = own.get("statement_cache_size")
+    if cache is not None and not cache.isdecimal():
+        raise ValueError(f"`statement_cache_size` must be a number from 0 on, not `{cache}`")
+    return PostgresOptions(
+        plain,
+        tuple(replicas),
+        _seconds(own.get("replica_wait", "1")),
+        cast("ReplicaSees", sees),
+        None if cache is None else int(cache),
+    )
+
+
+def _host(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or "@" in text or "/" in text:
+        raise ValueError(
+            f"`replicas` must be like `host:port,host:port`, not `{text.rpartition('@')[2]}`; "
+            "user, password and database are those of the URL"
+        )
+    return text
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0.0 < (seconds := float(text)) < float("inf"):
+            return seconds
+    raise ValueError(f"`replica_wait` must be a number of seconds above 0, not `{text}`")

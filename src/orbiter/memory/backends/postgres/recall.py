@@ -2,12 +2,11 @@
 
 import asyncio
 import secrets
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from orbiter.memory.backends.postgres import (
     embedding,
@@ -19,7 +18,7 @@ from orbiter.memory.backends.postgres import (
     vectors,
 )
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.driver import Driver
+from orbiter.memory.backends.postgres.replicas import PostgresRunner
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import merge
@@ -28,9 +27,7 @@ from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
-
-if TYPE_CHECKING:
-    import asyncpg
+from orbiter.memory.tasks.read_from import may_read_replica, reading_from
 
 __all__ = [
     "FRESH",
@@ -65,10 +62,9 @@ PATIENCE = 0.25
 """Seconds between two looks at items that another process is embedding."""
 
 
-class PostgresRecall(SQLRecall):
+class PostgresRecall(PostgresRunner, SQLRecall):
     """The part of the store that finds by words, by meaning, and around an item."""
 
-    _driver: Driver
     _layout: schema.Layout
     _dialect: PostgresDialect
     _principal: str | None
@@ -82,26 +78,6 @@ class PostgresRecall(SQLRecall):
         self._sizes = vectors.ScopeSizes()
         self._writes, self._nothing_waits_until = 0, 0.0
 
-    @abstractmethod
-    def _opened(self) -> "asyncpg.Pool[Any]":
-        """Return the open pool, or raise what is wrong."""
-
-    @property
-    @abstractmethod
-    def _acts_for(self) -> str | None:
-        """Whom the server is to hold us to."""
-
-    async def _together(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps as one transaction, as often as it takes: they may be repeated."""
-
-        async def attempt() -> _T:
-            async with self._driver.lease(self._opened()) as connection:
-                return await self._driver.run_in_transaction(
-                    connection, steps(), principal=self._acts_for
-                )
-
-        return await self._driver.retry(attempt)
-
     def _owner(self, asked: Query | None) -> str | None:
         """Return whose items are asked for, if they are one user's."""
         if asked is not None and "user_id" in asked.wanted:
@@ -110,8 +86,12 @@ class PostgresRecall(SQLRecall):
 
     # Words
 
-    async def _index_words(self, asked: Query | None = None) -> None:
-        owner, dialect = self._owner(asked), self._dialect
+    async def _index_words(self, query: Query | None = None) -> None:
+        with reading_from("primary"):  # a replica cannot, and the primary knows what waits
+            await self._index_words_of(self._owner(query))
+
+    async def _index_words_of(self, owner: str | None) -> None:
+        dialect = self._dialect
         while rows := await self._read(lambda: term_index.pending(dialect, owner)):
             if len(rows) < 8:
                 seen = term_index.derive(rows)
@@ -120,6 +100,12 @@ class PostgresRecall(SQLRecall):
             is_all = await self._together(lambda: term_index.settle(dialect, seen))  # noqa: B023
             if is_all and len(rows) < term_index.CHUNK:
                 return
+
+    async def _index_own(self, query: Query) -> None:
+        """Before a replica is asked: have what this process wrote indexed by the primary."""
+        replicas = self._replicas if may_read_replica() else None
+        if replicas is not None and replicas.is_to_index(self._owner(query)):
+            await self._index_words(query)
 
     async def _match_words(
         self, terms: Sequence[str], asked: Query
@@ -133,6 +119,7 @@ class PostgresRecall(SQLRecall):
                 self._operations, terms, asked, owner, held=held, done=done, look=look
             )
 
+        await self._index_own(asked)
         while isinstance(found := await self._read(ask), str):
             done.append(found)
             if found == "indexing":
@@ -221,9 +208,12 @@ class PostgresRecall(SQLRecall):
         while True:
             await self._queue(model)
             self._has_taken = True
-            found = await self._read(
-                lambda: embedding.take(self._dialect, model, count, self._taker, embedding.LEASE)
-            )
+            with reading_from("primary"):  # it writes who has taken them
+                found = await self._read(
+                    lambda: embedding.take(
+                        self._dialect, model, count, self._taker, embedding.LEASE
+                    )
+                )
             self._has_taken = found is not None and bool(found[0])
             if found is None:
                 return None
@@ -310,13 +300,14 @@ class PostgresRecall(SQLRecall):
         question = vectors.Nearest(
             self._operations, self._kind, model, towards, asked, self._owner(asked), self._sizes
         )
+        await self._index_own(asked)
         near = await self._read(question.find)
         if question.is_behind:
             question.waits = False
             await self._index_words(asked)  # what has changed is no longer as near as it was
             near = await self._read(question.find)
         if question.is_large:
-            near = await self._together(question.walk)
+            near = await self._together(question.walk, writes=False)
         if near is None:
             return None
         items = await decode_all([row for row, _ in near])

@@ -7,8 +7,7 @@ is how they get there: a pool, timeouts, and what happens when the connection br
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.batches import Batches
@@ -17,11 +16,9 @@ from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver, outcome
 from orbiter.memory.backends.postgres.erase import Scrubbing
-from orbiter.memory.backends.postgres.pool import (
-    OnceToken,
-    is_answer,
-)
+from orbiter.memory.backends.postgres.pool import is_answer, read_options
 from orbiter.memory.backends.postgres.recall import PostgresRecall
+from orbiter.memory.backends.postgres.replicas import Replicas
 from orbiter.memory.backends.postgres.setup import set_up
 from orbiter.memory.backends.postgres.upsert import folded
 from orbiter.memory.backends.sql.audit import check_audit
@@ -35,7 +32,6 @@ from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.urls import check_address, redacted
 from orbiter.memory.errors import (
     AccessError,
-    MemoryError,
     NotInitializedError,
     QueryError,
     StorageError,
@@ -103,7 +99,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             raise ValueError(f"`min_size` must be from 0 to `max_size`, not {min_size}")
         if statement_cache_size < 0 or retry_for < 0:
             raise ValueError("`statement_cache_size` and `retry_for` must be 0 or more")
-        self._dsn = dsn
+        self._dsn = read_options(dsn).dsn
         self._given_pool = pool
         self._has_address = pool is None
         self._embeddings = check_embeddings(embeddings)
@@ -122,6 +118,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             statement_timeout=statement_timeout,
             retry_for=retry_for,
         )
+        self._replicas = None
         self._pool: asyncpg.Pool[Any] | None = None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -249,6 +246,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         else:
             await self._batches.close()
         await self._stop_embedding()
+        if self._principal is None:
+            await self._close_replicas()
         pool, self._pool = self._pool, None
         if pool is None or pool is self._given_pool:
             return
@@ -264,12 +263,15 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     def _drop(self) -> None:
         """Let go of the connections from wherever we are now."""
         pool, self._pool = self._pool, None
+        replicas, self._replicas = self._replicas, None
         pid, loop = self._home or (0, None)
         # After a fork the sockets, and what the loop watches, are still the parent's.
         if pool is None or pool is self._given_pool or pid != os.getpid():
             return
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(pool.terminate)
+            if replicas is not None:
+                loop.call_soon_threadsafe(replicas.terminate)
 
     async def _connect(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
         pool = self._given_pool
@@ -294,6 +296,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             self._dialect = _PARTITIONED if self._layout.partitions else _WHOLE
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
+        if self._driver.options.replicas:
+            self._replicas = Replicas(self._driver)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
 
     def _audit_dialect(self) -> "PostgresAuditDialect":
@@ -333,37 +337,10 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
                     raise
                 return left
 
-        left = {row.id for row in await self._driver.retry(attempt)}
+        left = {row.id for row in await self._wrote_after(self._driver.retry(attempt))}
         await self._sweep_now_and_then()
         alone = (row.id in left and self._put_rows([row], again=again) for row in rows)
         return [await outcome(call) if call else None for call in alone]
-
-    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        once = OnceToken()
-
-        async def attempt() -> _T:
-            async with self._driver.lease(self._opened()) as connection:
-                return await self._driver.run_in_transaction(
-                    connection, steps(), once=once, principal=self._acts_for
-                )
-
-        value = await self._driver.retry(attempt)
-        if once.is_to_clean:
-            with suppress(MemoryError):  # what was asked for is done
-                await self._read(maintenance.forget_commits)
-        await self._sweep_now_and_then()
-        return value
-
-    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
-        async def attempt() -> _T:
-            async with self._driver.lease(self._opened()) as connection:
-                if self._layout.row_security:
-                    return await self._driver.run_in_transaction(
-                        connection, steps(), principal=self._acts_for
-                    )
-                return await self._driver.run(connection, steps())
-
-        return await self._driver.retry(attempt)
 
     def _opened(self) -> "asyncpg.Pool[Any]":
         if self._pool is None or (self._principal is not None and self._pool.is_closing()):

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from orbiter.memory import __version__, agent
+from orbiter.memory.tasks.read_from import READ_SOURCES
 from orbiter.memory.wire import (
     OPERATIONS,
     REQUIRED,
@@ -353,11 +354,13 @@ def _scope_parameters() -> list[dict[str, Any]]:
         "description": "The actor, for `history` and the audit log; needs an administrator's key.",
         "schema": some,
     }
-    return [*named, everyone, by]
+    source = _text("read_from", "`replica` lets a replica of the store answer what only reads.")
+    return [*named, everyone, by, {**source, "schema": {"type": "string", "enum": [*READ_SOURCES]}}]
 
 
 def _scope_refs() -> list[dict[str, Any]]:
-    return [{"$ref": f"#/components/parameters/{name}"} for name in (*_SCOPE, "everyone", "by")]
+    names = (*_SCOPE, "everyone", "by", "read_from")
+    return [{"$ref": f"#/components/parameters/{name}"} for name in names]
 
 
 def _hoist(value: Any, schemas: dict[str, Any]) -> Any:

@@ -37,6 +37,9 @@ _DOCUMENT = ["openapi.json"]
 _PAGE_SIZES = ("limit", "k", "memory_limit")
 _SIZES = (*_PAGE_SIZES, "rounds", "budget")
 _ONCE = "Idempotency-Key"
+_NOT_NAMES = ("by", "read_from")
+"""What of the scope of a request is no part of the address of what it made."""
+
 _TAGGED = ("get", "remember", "update", "restore")
 """The calls of a handle whose answer is one memory as it is now."""
 
@@ -248,7 +251,7 @@ async def _response(
             return Response(status_code=304, headers=headers)
     if operation.status == 201:
         where = _place(operation, found)
-        named = {name: value for name, value in asked.scope.items() if name != "by"}
+        named = {name: value for name, value in asked.scope.items() if name not in _NOT_NAMES}
         if where is not None:
             headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
     server, key_id = state_of(request), principal_of(request).key_id

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.agent.interface import check_source
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
@@ -18,10 +19,10 @@ from orbiter.memory.server.http.state import principal_of, state_of
 
 __all__ = ["SCOPE_PARAMETERS", "ScopeMiddleware", "check_may", "check_names", "handle_of"]
 
-SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by")
-"""What every request may say about whose memories it means."""
+SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by", "read_from")
+"""What every request may say about whose memories it means, and where it reads them."""
 
-_NAMES = (*SCOPE_FIELDS, "by")
+_NAMES = (*SCOPE_FIELDS, "by", "read_from")
 _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
@@ -53,23 +54,25 @@ def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str
     nobody reaches everyone's memories, and only an administrator acts in another's name. A name
     that is empty is a `QueryError`, also where the key names somebody.
     """
-    check_names(asked.items())
+    fields = dict(asked)
+    check_names(fields.items())
+    source = check_source(fields.get("read_from"))
     held = {name: getattr(principal.scope, name) for name in SCOPE_FIELDS}
     is_bound = any(value is not None for value in held.values())
     scope = {
-        name: held[name] if held[name] is not None else asked.get(name) for name in SCOPE_FIELDS
+        name: held[name] if held[name] is not None else fields.get(name) for name in SCOPE_FIELDS
     }
-    by = asked.get("by") if principal.may("admin") else None
+    by = fields.get("by") if principal.may("admin") else None
     signed = by or principal.name or None
-    wants_everyone = _is_true(asked.get("everyone", "")) and not is_bound
+    wants_everyone = _is_true(fields.get("everyone", "")) and not is_bound
     names_somebody = any(value is not None for value in scope.values())
     if wants_everyone and principal.may("admin"):
         if names_somebody:
             raise QueryError("`everyone=true` and a name cannot be combined; leave one out")
-        return memory.unscoped(by=signed)
+        return memory.unscoped(by=signed, read_from=source)
     if not names_somebody:
         raise QueryError(f"name {_names()}, or everyone=true")
-    return memory.scope(**scope, by=signed)
+    return memory.scope(**scope, by=signed, read_from=source)
 
 
 def check_may(connection: HTTPConnection, role: Role) -> None:
