@@ -9,8 +9,11 @@ which reads a body and sends it back, in pure Python as it comes without extras.
 Then one key is hostile: it sends the most expensive requests that we know, and holds a thousand
 connections, while another key asks for `/healthz` all the time. What that one waits is measured.
 
-    python -m benchmarks.server_load [--seconds 60] [--clients 200] [--only load | neighbours]
-                                     [--model auto | none]
+    python -m benchmarks.server_load [--seconds 60] [--clients 200] [--model auto | none]
+                                     [--only load | neighbours | workers]
+
+`--only workers` compares one process with two (`serve --workers 2`). The clients need a core of
+their own: on a machine with two, the second worker has what they leave.
 
 `--model none` leaves the embedding out: recalls by words.
 """
@@ -292,6 +295,46 @@ def model_speed(seconds: float) -> float:
         return sum(threads.map(work, range(cores))) / seconds
 
 
+async def measure_workers(given: argparse.Namespace, folder: Path) -> Table:
+    """Return how many requests a second one process answers, and two."""
+    speeds: dict[int, dict[str, float]] = {}
+    sizes: dict[int, int] = {}
+    for workers in (1, 2):
+        port, place = free_port(), folder / f"{workers}"
+        place.mkdir()
+        keys_file = KeyFile(place / "keys.json")
+        keys = [
+            keys_file.create(scope=MemoryMetadata(user_id=f"user-{n}"), role="write")[1]
+            for n in range(USERS)
+        ]
+        serve = ("-m", "orbiter.memory.cli", "serve", "--url", str(place / "agent.db"))
+        more = ("--port", str(port), "--keys", str(place / "keys.json"), "--model", given.model)
+        async with running(
+            *serve, *more, "--rate", "100000", "--workers", str(workers), port=port
+        ) as pid:
+            await asyncio.sleep(10)  # until the second one serves, too
+            count, part = given.clients, given.seconds / 4
+            speeds[workers] = {
+                name: (
+                    await load(port, keys, pid, clients=count, seconds=part, writes=writes)
+                ).speed()
+                for name, writes in ((BOTH, 0.5), (WRITES, 1.0), (RECALLS, 0.0))
+            }
+            sizes[workers] = resident(pid) + sum(map(resident, children(pid)))
+    table = Table("Server: one process and two", "requests a second", "1 worker", "2 workers")
+    for name in speeds[1]:
+        one, two = speeds[1][name], speeds[2][name]
+        table.add(name, f"{one:,.0f}", f"{two:,.0f}", measured=f"{two / one:.2f}")
+    table.add("memory of all processes, MB", *(f"{size / 1e6:,.0f}" for size in sizes.values()))
+    return table
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has begun."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(each) for each in text.split()]
+
+
 async def measure_neighbours(folder: Path) -> Table:
     path, port = folder / "agent.db", free_port()
     async with AgentMemory(path, embeddings=None):
@@ -340,15 +383,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=200)
-    parser.add_argument("--only", choices=("load", "neighbours"))
+    parser.add_argument("--only", choices=("load", "neighbours", "workers"))
     parser.add_argument("--model", choices=("auto", "none"), default="auto")
     given = parser.parse_args()
     codes = []
-    if given.only != "neighbours":
+    if given.only in (None, "load"):
         codes.append(exit_code(load_table(given)))
-    if given.only != "load":
+    if given.only in (None, "neighbours"):
         with tempfile.TemporaryDirectory() as folder:
             codes.append(exit_code(asyncio.run(measure_neighbours(Path(folder)))))
+    if given.only in (None, "workers"):
+        with tempfile.TemporaryDirectory() as folder:
+            codes.append(exit_code(asyncio.run(measure_workers(given, Path(folder)))))
     return max(codes)
 
 
