@@ -74,7 +74,19 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra") or ()) == {
-        *("all", "ann", "cli", "client", "local", "mcp", "openai", "otel", "postgres", "redis"),
+        *(
+            "all",
+            "ann",
+            "cli",
+            "client",
+            "local",
+            "mcp",
+            "oidc",
+            "openai",
+            "otel",
+            "postgres",
+            "redis",
+        ),
         *("server", "testing", "vector"),
         *("agent-framework", "crewai"),
         *("agno", "autogen", "dspy", "haystack", "semantic-kernel", "smolagents"),

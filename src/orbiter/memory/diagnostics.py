@@ -37,6 +37,7 @@ EXTRAS = {
     "client": ("httpx",),
     "mcp": ("mcp", "httpx"),
     "server": ("starlette", "uvicorn", "httptools", "jinja2", "mcp"),
+    "oidc": ("jwt", "cryptography", "httpx"),
     "otel": ("opentelemetry",),
 }
 

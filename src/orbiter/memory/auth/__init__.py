@@ -7,6 +7,7 @@ from orbiter.memory._lazy import lazy_names
 if TYPE_CHECKING:
     from orbiter.memory.auth.key_file import FileKeys, KeyFile, key_file_for
     from orbiter.memory.auth.key_table import KeyTable
+    from orbiter.memory.auth.oidc import OIDCSettings, TokenVerifier, is_subject
     from orbiter.memory.auth.principals import LOCAL, Key, KeyStore, Principal, Role
 
 __all__ = [
@@ -16,8 +17,11 @@ __all__ = [
     "KeyFile",
     "KeyStore",
     "KeyTable",
+    "OIDCSettings",
     "Principal",
     "Role",
+    "TokenVerifier",
+    "is_subject",
     "key_file_for",
 ]
 
@@ -30,8 +34,11 @@ _load_name, __dir__ = lazy_names(
         "KeyFile": "key_file",
         "KeyStore": "principals",
         "KeyTable": "key_table",
+        "OIDCSettings": "oidc",
         "Principal": "principals",
         "Role": "principals",
+        "TokenVerifier": "oidc",
+        "is_subject": "oidc",
         "key_file_for": "key_file",
     },
 )

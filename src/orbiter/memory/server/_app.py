@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import FileKeys, KeyFile, KeyStore
+from orbiter.memory.auth import FileKeys, KeyFile, KeyStore, TokenVerifier
 from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_routes
 from orbiter.memory.server.api.job_files import JobFiles, folder_for
 from orbiter.memory.server.api.jobs import Jobs
@@ -48,7 +48,8 @@ def create_app(
     files = None if folder is None else JobFiles(folder)
     jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only, link=link)
     live = EventFeed(memory, metrics=metrics, link=link)
-    server = ServerState(memory, settings, store, live, metrics, jobs, link=link)
+    tokens = None if settings.oidc is None else TokenVerifier(settings.oidc)
+    server = ServerState(memory, settings, store, live, metrics, jobs, tokens, link=link)
     app = _App(
         routes=_routes(),
         middleware=[

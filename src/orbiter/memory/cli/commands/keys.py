@@ -23,8 +23,8 @@ from orbiter.memory.cli._text import ago, counted, moment, one_line
 from orbiter.memory.cli._views import entry, scope_label
 
 if TYPE_CHECKING:
-    from orbiter.memory.auth import Key, KeyStore, KeyTable
-__all__ = ["Keys", "app", "keys_of"]
+    from orbiter.memory.auth import Key, KeyStore, KeyTable, OIDCSettings
+__all__ = ["Keys", "Role", "app", "keys_of", "oidc_settings"]
 
 Keys = Annotated[
     Path | None,
@@ -141,6 +141,29 @@ class Role(StrEnum):
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"
+
+
+def oidc_settings(
+    issuer: str | None,
+    audiences: list[str] | None,
+    user_claim: str,
+    role_claim: str,
+    default_role: Role | None,
+) -> "OIDCSettings | None":
+    """Return whose tokens a server takes beside keys, as the options say."""
+    if issuer is None and not audiences:
+        return None
+    if issuer is None or not audiences:
+        raise UsageError("`--oidc-issuer` and `--oidc-audience` belong together; give both")
+    from orbiter.memory.auth import OIDCSettings  # noqa: PLC0415 - few servers have one
+
+    return OIDCSettings(
+        issuer,
+        tuple(audiences),
+        user_claim=user_claim,
+        role_claim=role_claim,
+        default_role=default_role.value if default_role else None,
+    )
 
 
 @command(keys, "create", scope=False)

@@ -21,7 +21,7 @@ from orbiter.memory.cli._error_messages import UsageError, say, without_password
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._settings_file import read_settings, setting
 from orbiter.memory.cli._text import counted, one_line
-from orbiter.memory.cli.commands.keys import Keys, keys_of
+from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
@@ -129,6 +129,22 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     log_level: Annotated[
         LogLevel, setting("--log-level", text="What else is logged.")
     ] = LogLevel.WARNING,
+    oidc_issuer: Annotated[
+        str | None, setting("--oidc-issuer", text="The issuer whose tokens are taken.")
+    ] = None,
+    oidc_audience: Annotated[
+        list[str] | None,
+        setting("--oidc-audience", text="What tokens must be made for: the server's URL."),
+    ] = None,
+    oidc_user_claim: Annotated[
+        str, setting("--oidc-user-claim", text="The claim that names the user.")
+    ] = "sub",
+    oidc_role_claim: Annotated[
+        str, setting("--oidc-role-claim", text="The claim that names the role.")
+    ] = "scope",
+    oidc_default_role: Annotated[
+        Role | None, setting("--oidc-default-role", text="The role of tokens without one.")
+    ] = None,
     config: Annotated[
         Path | None,
         setting(
@@ -148,6 +164,9 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         raise UsageError("`--tls-cert` and `--tls-key` belong together; give both")
     if playground_url is not None and not is_http_url(playground_url):
         raise UsageError(f"`--playground-url` must begin with http, not `{playground_url}`")
+    oidc = oidc_settings(
+        oidc_issuer, oidc_audience, oidc_user_claim, oidc_role_claim, oidc_default_role
+    )
     settings = Settings(
         host=host,
         port=port,
@@ -166,6 +185,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         playground_key=os.environ.get(_PLAYGROUND_KEY),
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
+        oidc=oidc,
     )
     link = join_supervisor() if VARIABLE in os.environ else None
     if workers > 1 and link is None:
@@ -365,7 +385,7 @@ async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
             "keys and memories cross the network unencrypted; `--tls-cert` and `--tls-key`, "
             "or a proxy that has them, prevent it"
         )
-    if keys is not None and needs_key and not open_keys:
+    if keys is not None and needs_key and not open_keys and settings.oidc is None:
         warnings.append(
             f"every key in `{keys.place}` is revoked or expired: nobody has access; make one with "
             f"`{server.key_command()}`"
@@ -395,14 +415,15 @@ async def _show_start(
     if run.out.is_json:
         run.out.line({**report, "workers": workers})
     else:
-        told = counted(report["keys"], "key", "keys") if needs_key else "none: this computer only"
+        access = counted(report["keys"], "key", "keys") if needs_key else "none: this computer only"
+        access += f", and tokens of {settings.oidc.issuer}" if settings.oidc else ""
         rows = [
             ("dashboard", f"{url}/") if settings.with_dashboard else None,
             ("REST", f"{url}/v1"),
             ("MCP", f"{url}/mcp") if settings.with_mcp else None,
             ("listening on", _reached(settings)) if settings.host in _EVERY else None,
             ("store", report["store"]),
-            ("keys", told),
+            ("keys", access),
             ("write access", "refused: read-only") if settings.read_only else None,
             ("workers", str(workers)) if workers > 1 else None,
         ]

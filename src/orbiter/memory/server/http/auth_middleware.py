@@ -14,12 +14,17 @@ import binascii
 import hmac
 import logging
 from contextlib import suppress
+from typing import get_args
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orbiter.memory.auth import LOCAL, Principal
-from orbiter.memory.errors import MemoryError
+from orbiter.memory.auth import LOCAL, OIDCSettings, Principal, Role, TokenVerifier
+from orbiter.memory.auth.oidc import ROLE_PREFIX
+from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.server.http.browser_security import (
     Headers,
     check_host,
@@ -43,6 +48,8 @@ _ASK = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
 _SAFE = ("GET", "HEAD")
 _FOR_PROGRAMS = ("/v1", "/mcp", "/healthz", "/readyz", "/metrics")
 _KEPT = "/static/"
+_METADATA = "/.well-known/oauth-protected-resource"
+_RESOURCES = tuple(f"{_METADATA}{path}" for path in ("/mcp", "/mcp/kg", "/mcp/openai", "/v1"))
 _FORWARDED = frozenset(
     {"forwarded", "via", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"}
 )
@@ -80,6 +87,9 @@ class AuthMiddleware:
             await send(message)
 
         headers = headers_of(scope)
+        if _is_metadata(scope):
+            await self._describe(scope, headers)(scope, receive, hardened)
+            return
         try:
             kind, principal = await self._come_from(scope, headers)
             mark_authenticated(scope, principal.key_id)
@@ -112,7 +122,9 @@ class AuthMiddleware:
                 self._logged_error = str(exc)
                 _LOG.error("all requests are refused: %s", exc)
             raise HTTPProblem(
-                503, "the keys cannot be read; the log of the server has the details"
+                503,
+                "the keys cannot be read; the log of the server has the details",
+                headers={"Retry-After": "5"},
             ) from None
         self._logged_error = ""
         return ("", _local(scope, headers)) if found is None else found
@@ -121,14 +133,19 @@ class AuthMiddleware:
         self, scope: Scope, headers: Headers, server: ServerState
     ) -> tuple[str, Principal] | None:
         """Return how a key was shown, and whose it is; `None` on a server without keys."""
-        if server.keys is None:
+        if server.keys is None and server.tokens is None:
             return None
         given = headers.get("authorization", [])
         kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         kind = kind.lower()
         token = _password(shown) if kind == "basic" else shown.strip()
         is_shown = kind in ("bearer", "basic")
-        needs_key, principal = await server.keys.identify(token if is_shown else "")
+        needs_key, principal = server.tokens is not None, None
+        if server.tokens is not None and kind == "bearer" and token.count(".") == 2:
+            principal = await _subject(scope, headers, server.tokens, token)
+        elif server.keys is not None:
+            has_keys, principal = await server.keys.identify(token if is_shown else "")
+            needs_key = needs_key or has_keys
         if not needs_key:
             return None
         if is_shown:
@@ -141,8 +158,68 @@ class AuthMiddleware:
             if is_shown and token
             else "a key is required: send `Authorization: Bearer KEY`, or in a browser use it as "
             "the password",
-            headers={"WWW-Authenticate": _ASK},
+            headers={"WWW-Authenticate": _challenge(scope, headers, server, is_wrong=is_shown)},
         )
+
+    def _describe(self, scope: Scope, headers: Headers) -> Response:
+        """Return whose tokens this server takes, for clients that have none yet (RFC 9728)."""
+        state = scope["app"].state
+        scope["route"] = Route(_METADATA, endpoint=AuthMiddleware)  # what the metrics call it
+        try:
+            check_head(scope)
+            check_host(scope, headers, port=state.port, allowed=self._settings.allowed_hosts)
+        except HTTPProblem as exc:
+            return problem_of(exc, Request(scope))
+        oidc = state.orbiter.tokens.settings
+        return JSONResponse(
+            {
+                "resource": _base(scope, headers, oidc) + scope["path"].removeprefix(_METADATA),
+                "authorization_servers": [oidc.issuer],
+                "bearer_methods_supported": ["header"],
+                "scopes_supported": [f"{ROLE_PREFIX}{role}" for role in get_args(Role)],
+                "resource_name": "orbiter-memory",
+            }
+        )
+
+
+def _is_metadata(scope: Scope) -> bool:
+    path = scope["path"]
+    return (
+        (path == _METADATA or path in _RESOURCES)
+        and scope["method"] in _SAFE
+        and scope["app"].state.orbiter.tokens is not None
+    )
+
+
+def _base(scope: Scope, headers: Headers, oidc: OIDCSettings) -> str:
+    """Return the address that clients call the server by: the audience, if that is a URL."""
+    for audience in oidc.audiences:
+        parts = urlsplit(audience)
+        if parts.scheme in ("http", "https") and parts.netloc:
+            return f"{parts.scheme}://{parts.netloc}"
+    return f"{scope['scheme']}://{headers['host'][0]}"
+
+
+def _challenge(scope: Scope, headers: Headers, server: ServerState, *, is_wrong: bool) -> str:
+    if server.tokens is None:
+        return _ASK
+    is_mcp = scope["path"].startswith("/mcp")
+    place = f"{_base(scope, headers, server.tokens.settings)}{_METADATA}{'/mcp' if is_mcp else ''}"
+    wrong = ', error="invalid_token"' if is_wrong else ""
+    ask = f'Bearer realm="orbiter-memory", resource_metadata="{place}"{wrong}'
+    return ask if is_mcp else f'Basic realm="orbiter-memory", {ask}'
+
+
+async def _subject(
+    scope: Scope, headers: Headers, tokens: TokenVerifier, token: str
+) -> Principal | None:
+    """Return who comes with the token of an issuer; `None` if it is not valid."""
+    try:
+        return await tokens.check(token)
+    except AccessError as exc:
+        place = f"{_base(scope, headers, tokens.settings)}{_METADATA}"
+        ask = f'Bearer error="insufficient_scope", resource_metadata="{place}"'
+        raise HTTPProblem(403, str(exc), headers={"WWW-Authenticate": ask}) from None
 
 
 async def _turn_away(why: HTTPProblem, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,10 @@
 """How a server is set up."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from orbiter.memory.auth import OIDCSettings
 
 __all__ = ["DEFAULT_PORT", "Settings", "max_body_bytes"]
 
@@ -68,6 +71,8 @@ class Settings:
     """The key of that endpoint, which no page and no answer holds."""
     tls_cert: str | None = None
     tls_key: str | None = None
+    oidc: "OIDCSettings | None" = None
+    """Whose tokens are taken beside keys; every request needs one of the two then."""
 
 
 def max_body_bytes(settings: Settings, verb: str, path: str) -> int:

@@ -4,18 +4,20 @@ import hashlib
 import hmac
 import shlex
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import FileKeys, KeyStore, Principal, key_file_for
+from orbiter.memory.auth import FileKeys, KeyStore, Principal, is_subject, key_file_for
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.worker_threads import WorkerThread
 
 if TYPE_CHECKING:
+    from orbiter.memory.auth import TokenVerifier
     from orbiter.memory.server.api.jobs import Jobs
     from orbiter.memory.server.http.event_feed import EventFeed
     from orbiter.memory.server.http.prometheus import Metrics
@@ -33,6 +35,7 @@ class ServerState:
     live: "EventFeed"
     metrics: "Metrics"
     jobs: "Jobs"
+    tokens: "TokenVerifier | None" = None
     worker: WorkerThread = field(default_factory=WorkerThread)
     link: Alone = field(default_factory=Alone)
     """The other processes of this server, if there are any."""
@@ -47,10 +50,12 @@ class ServerState:
 
     async def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""
-        return self.keys is not None and await self.keys.has_keys()
+        return self.tokens is not None or (self.keys is not None and await self.keys.has_keys())
 
     async def close_keys(self) -> None:
-        """End the connections by which keys are looked up."""
+        """End the connections by which keys are looked up, and the issuer is asked for its own."""
+        if self.tokens is not None:
+            await self.tokens.close()
         if self.keys is not None:
             await self.keys.close()
 
@@ -71,8 +76,11 @@ class ServerState:
 
     async def still_holds(self, principal: Principal) -> bool:
         """Tell whether *principal* may still come in, for what goes on for long."""
+        if is_subject(principal):
+            until = principal.expires_at
+            return self.tokens is not None and until is not None and datetime.now(UTC) < until
         if self.keys is None:
-            return principal.key_id is None
+            return principal.key_id is None and self.tokens is None
         return await self.keys.still_holds(principal)
 
 
