@@ -17,6 +17,7 @@ from orbiter.memory.server.http.auth_middleware import AuthMiddleware
 from orbiter.memory.server.http.error_responses import ProblemMiddleware
 from orbiter.memory.server.http.event_feed import EventFeed
 from orbiter.memory.server.http.limits import RequestLimitsMiddleware
+from orbiter.memory.server.http.metrics_port import serve_metrics
 from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware
 from orbiter.memory.server.http.scopes import ScopeMiddleware
 from orbiter.memory.server.http.settings import Settings
@@ -123,6 +124,16 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         stack.push_async_callback(server.link.stop)
         if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(server.memory)
+        settings = server.settings
+        # Before MCP, whose task group would wrap what a taken port raises.
+        if settings.metrics_port is not None:
+            listener = serve_metrics(
+                lambda: health.metrics_text(server),
+                host=settings.metrics_host,
+                port=settings.metrics_port,
+                is_shared=server.link.workers > 1,
+            )
+            app.state.metrics_port = await stack.enter_async_context(listener)
         for running in app.state.running:
             await stack.enter_async_context(running())
         server.live.start()

@@ -129,6 +129,13 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     log_level: Annotated[
         LogLevel, setting("--log-level", text="What else is logged.")
     ] = LogLevel.WARNING,
+    metrics_port: Annotated[
+        int | None,
+        setting("--metrics-port", text="A port for metrics without a key.", min=0, max=65_535),
+    ] = None,
+    metrics_host: Annotated[
+        str, setting("--metrics-host", text="The address of the port for metrics.")
+    ] = "127.0.0.1",
     oidc_issuer: Annotated[
         str | None, setting("--oidc-issuer", text="The issuer whose tokens are taken.")
     ] = None,
@@ -185,6 +192,8 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         playground_key=os.environ.get(_PLAYGROUND_KEY),
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
+        metrics_host=metrics_host,
+        metrics_port=metrics_port,
         oidc=oidc,
     )
     link = join_supervisor() if VARIABLE in os.environ else None

@@ -20,9 +20,9 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.browser_security import harden
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_of, problem_response
 from orbiter.memory.server.http.limits import check_head
-from orbiter.memory.server.http.state import principal_of, state_of
+from orbiter.memory.server.http.state import ServerState, principal_of, state_of
 
-__all__ = ["ProbeMiddleware", "routes"]
+__all__ = ["ProbeMiddleware", "metrics_text", "routes"]
 
 _SOON = 2.0
 """Seconds after which a store that has not answered counts as one that does not."""
@@ -134,7 +134,12 @@ async def _metrics(request: Request) -> Response:
     is_bound = any(getattr(principal.scope, name) is not None for name in SCOPE_FIELDS)
     if is_bound or not principal.may("admin"):
         raise AccessError("metrics need an `admin` key that is not bound to a scope")
-    server = state_of(request)
+    text = await metrics_text(state_of(request))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def metrics_text(server: ServerState) -> str:
+    """Return the counts of a server, of all its workers together, as Prometheus reads them."""
     store: dict[str, float] = {}
     try:
         async with asyncio.timeout(_SOON):
@@ -143,4 +148,4 @@ async def _metrics(request: Request) -> Response:
     except (MemoryError, OSError, TimeoutError):
         pass  # a store that cannot count, or not now, is left out: the rest is still of use
     lines = (await server.metrics.total(server.link)).lines(store)
-    return PlainTextResponse("\n".join([*lines, ""]), media_type="text/plain; version=0.0.4")
+    return "\n".join([*lines, ""])

@@ -71,6 +71,9 @@ class Settings:
     """The key of that endpoint, which no page and no answer holds."""
     tls_cert: str | None = None
     tls_key: str | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """Where `/metrics` is served without a key, beside the one that needs a key."""
     oidc: "OIDCSettings | None" = None
     """Whose tokens are taken beside keys; every request needs one of the two then."""
 
