@@ -12,6 +12,9 @@ PLAIN = (
     "docs/cookbook.md",
     "docs/glossary.md",
     "docs/quickstart.md",
+    "docs/recall-stores.md",
+    "docs/recall.md",
+    "docs/rerankers.md",
     "docs/troubleshooting.md",
 )
 """Add a page once it has no long sentence; `python -m benchmarks.sentences` lists the others."""
