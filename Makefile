@@ -5,11 +5,12 @@ VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import 
 BIN := $(VENV)/bin
 BENCH := $(VENV)-bench
 DOCS := $(VENV)-docs
+RELEASE := $(VENV)-release
 # The checkout's own interpreter settings must not change what is tested.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench docs pictures requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench docs release pictures requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -73,6 +74,9 @@ bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1
 docs: $(DOCS)/.ready ## build the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 
+release: $(RELEASE)/.ready ## build and check what would be uploaded, in dist; nothing is uploaded (RELEASE_KEY=… signs)
+	$(RELEASE)/bin/python deploy/release.py
+
 pictures: $(VENV)/.dev ## take the pictures of README and docs again, from the real program
 	$(BIN)/python -m docs.build_pictures
 
@@ -81,13 +85,14 @@ requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade -c requirements-dev.txt requirements-bench.in -o requirements-bench.txt
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-docs.in -o requirements-docs.txt
+	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-release.in -o requirements-release.txt
 	compile="$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --upgrade"; \
 	for each in tests/integrations/frameworks/*.in; do \
 		$$compile -c requirements-dev.txt $$each -o $${each%.in}.txt 2>/dev/null \
 			|| $$compile $$each -o $${each%.in}.txt || exit 1; done # those that conflict stay apart
 
 clean: ## remove the environments and caches
-	rm -rf $(VENV) $(BENCH) $(DOCS) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(DOCS) $(RELEASE) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 # uv installs the same set many times faster; where it cannot be had, or fails, pip does the work.
 define install
@@ -120,4 +125,9 @@ $(BENCH)/.ready: requirements-dev.txt requirements-bench.txt pyproject.toml
 $(DOCS)/.ready: requirements-docs.txt
 	$(PYTHON) -m venv $(DOCS)
 	@$(call install,$(DOCS),-r requirements-docs.txt)
+	@touch $@
+
+$(RELEASE)/.ready: requirements-release.txt
+	$(PYTHON) -m venv $(RELEASE)
+	@$(call install,$(RELEASE),-r requirements-release.txt)
 	@touch $@
