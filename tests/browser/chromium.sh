@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gets the browser that the tests in this folder drive, where it may: by apt, as root.
-# It never fails; tests without a browser say so themselves.
+# Gets the browser that the tests in this folder drive, and the pooler that those of Postgres stand
+# behind, where it may: by apt, as root. It never fails; tests without them say so themselves.
 #   begin FOLDER   starts that in the background, if there is no browser
 #   end FOLDER     waits for it, and says in one line how to get one if there is still none
 
@@ -12,18 +12,27 @@ is_there() {
     return 1
 }
 
+has_pooler() {
+    command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]
+}
+
 get() {
-    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 chromium
+    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=120 "$1"
+}
+
+get_both() {
+    is_there || get chromium || { apt-get update && get chromium; }
+    has_pooler || get pgbouncer || { apt-get update && get pgbouncer; }
 }
 
 note="$2/.chromium.pid"
 case "$1" in
 begin)
     rm -f "$note"
-    if ! is_there && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    if { ! is_there || ! has_pooler; } && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         mkdir -p "$2"
         export DEBIAN_FRONTEND=noninteractive
-        { get || { apt-get update && get; }; } >"$2/.chromium.log" 2>&1 </dev/null &
+        get_both >"$2/.chromium.log" 2>&1 </dev/null &
         echo $! >"$note"
     fi
     ;;
