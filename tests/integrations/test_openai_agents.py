@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, ScopedMemory, sync
 from orbiter.memory.agent import KeyValue
-from orbiter.memory.integrations.openai_agents import OrbiterSession
+from orbiter.memory.integrations.openai_agents import OrbiterSession, _is_settled, _Row, _whole
 from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.transfer import import_file
 
@@ -418,3 +419,40 @@ async def test_the_items_of_one_message_of_a_chat_are_popped_one_by_one(
     assert await session.get_items() == items[:2]
     assert [await session.pop_item() for _ in range(3)] == [items[1], items[0], None]
     assert await alice.chat("s").items() == []
+
+
+async def test_to_pop_costs_what_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    listed = KeyValue.list
+
+    async def counted(kv: KeyValue, *args: Any, **options: Any) -> Any:
+        entries = await listed(kv, *args, **options)
+        read.append(len(entries))
+        return entries
+
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        session = OrbiterSession(memory.scope(user_id="alice"), "s")
+        said: list[Any] = [{"role": "user", "content": str(number)} for number in range(1_000)]
+        await session.add_items([*said, *TURN])
+        monkeypatch.setattr(KeyValue, "list", counted)
+        popped = [await session.pop_item() for _ in range(len(TURN) + 1)]
+
+    assert popped == [*TURN[::-1], said[-1]]
+    assert sum(read) <= 10 * len(popped)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_popped_is_the_same_however_little_is_read(seed: int) -> None:
+    dice = random.Random(seed)
+    kinds: list[Any] = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+        {"type": "reasoning", "id": "r", "summary": []},
+        *({"type": "function_call", "call_id": each} for each in "ab"),
+        *({"type": "function_call_output", "call_id": each} for each in "ab"),
+    ]
+    for _ in range(200):
+        rows = [_Row(dice.choice(kinds), None, is_there=dice.random() < 0.7) for _ in range(12)]
+        for start in range(len(rows)):
+            if _is_settled(rows[start:]):
+                assert _whole(rows[start:])[-1] is _whole(rows)[-1]

@@ -33,7 +33,7 @@ _LOG = ("openai-agents", "items")
 _BEGIN = (("openai-agents", "begin"), "messages")
 """Where the messages are noted that the chat had before the log, and how many items of them are
 left, if some were popped. They are not copied, however many there are."""
-_PAGE = 200
+_PAGE, _FEW = 200, 8
 _FORMAT: Format = "openai-responses"
 
 
@@ -111,11 +111,15 @@ class OrbiterSession(SessionABC):
     def _chat(self) -> Chat:
         return self._handle.chat(self.session_id)
 
-    async def _newest(self, limit: int | None) -> list[_Row]:
-        """Return the newest rows, oldest first; with a limit, one more if there is one."""
+    async def _newest(self, limit: int | None, *, for_last: bool = False) -> list[_Row]:
+        """Return the newest rows, oldest first; with a limit, one more if there is one.
+
+        With *for_last*, as many as tell which is the last, and that one is the last of them.
+        """
         rows: list[_Row] = []
         last: Entry | None = None
         size = _PAGE if limit is None else min(limit + 1, _PAGE)
+        size = _FEW if for_last else size
         while True:
             page = await self._chat.kv.list(_LOG, deep=False, reverse=True, after=last, limit=size)
             rows = [*await self._looked_up(page[::-1]), *rows]
@@ -125,7 +129,9 @@ class OrbiterSession(SessionABC):
                 return _whole(rows)[-limit - 1 if limit is not None else None :]
             if limit is not None and len(whole := _whole(rows)) > limit:
                 return whole[-limit - 1 :]
-            last = page[-1]
+            if for_last and _is_settled(rows):
+                return _whole(rows)
+            last, size = page[-1], _PAGE if for_last else size
 
     async def _looked_up(self, entries: Sequence[Entry]) -> list[_Row]:
         """Return the rows of entries as their messages are now."""
@@ -193,7 +199,7 @@ class OrbiterSession(SessionABC):
     async def _pop(self) -> TResponseInputItem | None:
         while True:
             await self._begin()
-            rows = await self._newest(None)
+            rows = await self._newest(None, for_last=True)
             if not rows:
                 return None
             row = rows.pop()
@@ -309,6 +315,23 @@ def _whole(rows: list[_Row]) -> list[_Row]:
     while torn := [group for group in groups if group & gone and not group <= gone]:
         gone.update(*torn)
     return [row for at, row in enumerate(rows) if at not in gone]
+
+
+def _is_settled(rows: Sequence[_Row]) -> bool:
+    """Tell whether the last row that is there is the same, whatever stands before these.
+
+    Then they begin, or some end of them does, with what neither is of a turn of the model nor has
+    outputs behind it whose calls are missing: no group that `_whole` knows goes over that.
+    """
+    open_outputs: set[str] = set()
+    for at in range(len(rows) - 1, -1, -1):
+        item = rows[at].item
+        if "call_id" in item:
+            change = open_outputs.add if _is_output(item) else open_outputs.discard
+            change(str(item["call_id"]))
+        elif not open_outputs and not _is_of_turn(item) and _whole(list(rows[at:])):
+            return True
+    return False
 
 
 def _was_popped_between(older: _Row, newer: _Row) -> bool:
