@@ -29,6 +29,7 @@ __all__ = ["postgres_server", "redis_server"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+INTEGRATIONS = sorted({*ROOT.glob("docs/integrations/*.md")} - {build_integrations.INDEX})
 TOOLS_ONLY = {
     "agno": "agno",
     "autogen": "autogen_agentchat",
@@ -157,6 +158,14 @@ def test_every_page_is_reached_from_the_index(path: Path) -> None:
         assert f"({path.name})" in path.with_name("index.md").read_text()
     elif path.parent.name != "docs":
         assert f"({path.parent.name}/index.md)" in (ROOT / "docs/index.md").read_text()
+
+
+@pytest.mark.parametrize("path", INTEGRATIONS, ids=lambda p: p.name)
+def test_the_page_of_an_integration_has_a_whole_program_under_30_lines(path: Path) -> None:
+    programs = [code for code, _ in blocks(path.read_text())]
+
+    assert programs, "a page begins with a program that can be copied"
+    assert max(code.count("\n") for code in programs) < 30
 
 
 def test_the_table_of_integrations_is_current() -> None:
