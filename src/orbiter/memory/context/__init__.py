@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.context._layout import PRIORITY, Draft, Dropped, compose
 from orbiter.memory.context._section_sources import (
@@ -36,7 +37,14 @@ from orbiter.memory.context.persona import Soul
 from orbiter.memory.context.prompt_fence import Entry
 from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens
 from orbiter.memory.errors import QueryError
-from orbiter.memory.messages import Format, ProviderMessages, to_messages
+from orbiter.memory.messages import (
+    Format,
+    ProviderMessages,
+    to_bedrock,
+    to_langchain,
+    to_messages,
+    to_pydantic_ai,
+)
 from orbiter.memory.model.display import bar, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
@@ -44,6 +52,10 @@ from orbiter.memory.model.query import check_size
 from orbiter.memory.model.validation import check_text
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.ranking import check_relevance
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from pydantic_ai.messages import ModelMessage
 
 __all__ = [
     "PRIORITY",
@@ -119,6 +131,18 @@ class Context:
         task.
         """
         return to_messages(self._items, self.format if format is None else format)
+
+    def as_bedrock(self) -> dict[str, Any]:
+        """Return the arguments of Bedrock's `client.converse`, ready for `**`."""
+        return to_bedrock(self._items)
+
+    def as_langchain(self) -> "list[BaseMessage]":
+        """Return the messages of LangChain, which must be installed."""
+        return to_langchain(self._items)
+
+    def as_pydantic_ai(self) -> "list[ModelMessage]":
+        """Return the messages of Pydantic AI, which must be installed."""
+        return to_pydantic_ai(self._items)
 
 
 class ContextManager:

@@ -1,5 +1,7 @@
 """Items to and from the messages of OpenAI Chat, OpenAI Responses, Anthropic and Gemini.
 
+`frameworks` writes those of Bedrock, LangChain and Pydantic AI, too.
+
 `codec` has the names of the formats, `convert` their registry and the functions. Everything is
 loaded on first use: who only needs the names of the formats gets them without the codecs.
 """
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         to_messages,
         validate,
     )
+    from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
 
 __all__ = [
     "FORMATS",
@@ -47,7 +50,10 @@ __all__ = [
     "join_parts",
     "read_on",
     "read_shape",
+    "to_bedrock",
+    "to_langchain",
     "to_messages",
+    "to_pydantic_ai",
     "validate",
 ]
 
@@ -71,7 +77,10 @@ _load_name, __dir__ = lazy_names(
         "join_parts": "_shapes",
         "read_on": "convert",
         "read_shape": "_shapes",
+        "to_bedrock": "frameworks",
+        "to_langchain": "frameworks",
         "to_messages": "convert",
+        "to_pydantic_ai": "frameworks",
         "validate": "convert",
     },
 )

@@ -7,7 +7,7 @@ message holds beyond text and tool calls comes back untouched in the same format
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.conversation.windows import (
     RESPONSES,
@@ -22,7 +22,12 @@ from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_r
 from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
+from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
 from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from pydantic_ai.messages import ModelMessage
 
 __all__ = [
     "ProviderMessages",
@@ -76,6 +81,21 @@ class ProviderMessages(list[Message]):
         For Gemini: `contents` and `config`, as `client.models.generate_content` takes them.
         """
         return codec_for(self.format).as_kwargs(list(self), self.system)
+
+    def as_bedrock(self) -> dict[str, Any]:
+        """Return the arguments of Bedrock's `client.converse`, ready for `**`."""
+        return to_bedrock(self._items())
+
+    def as_langchain(self) -> "list[BaseMessage]":
+        """Return the messages of LangChain, which must be installed."""
+        return to_langchain(self._items())
+
+    def as_pydantic_ai(self) -> "list[ModelMessage]":
+        """Return the messages of Pydantic AI, which must be installed."""
+        return to_pydantic_ai(self._items())
+
+    def _items(self) -> list[MemoryItem]:
+        return from_messages(self, self.format, system=self.system)
 
 
 def to_messages(

@@ -1,0 +1,372 @@
+"""Items as messages of Bedrock, LangChain and Pydantic AI, which `chat.add` reads.
+
+A conversation comes out as legal as with `to_messages`: tool groups are whole, each call has an id
+of its own, results stand behind their calls. What an item kept of its message (pictures, thoughts)
+is written where the other side has a form for it, and left out elsewhere.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
+from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
+from orbiter.memory.messages._common import OPENING, WireIds, legal_name, objects_in, type_of
+from orbiter.memory.messages.codec import Codec, Message
+from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+    from pydantic_ai.messages import ModelMessage
+
+__all__ = ["to_bedrock", "to_langchain", "to_pydantic_ai"]
+
+_ID, _MAX_ID = r"[A-Za-z0-9_-]", 40  # what all providers behind a framework take
+_DATA = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.+)", re.DOTALL)
+_CODECS: Mapping[str, Codec] = {
+    "anthropic": _anthropic,
+    "openai-responses": _openai_responses,
+    "gemini": _gemini,
+    "openai": _openai_chat,
+}
+"""Whose form of a message says most, the first that an item kept; else the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that a message holds: a text, a picture, a thought."""
+
+    text: str = ""
+    kind: str = "text"
+    media: str = ""
+    data: str = ""
+    """A picture in base64, a thought's signature, or a hidden thought."""
+    block: Message | None = None
+    """A block that only one provider knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call, with an id that no other has."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool returned."""
+
+    call: Call
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """What somebody says; a model's has calls, and all their results."""
+
+    role: str
+    parts: list[Part]
+    calls: list[Call]
+    results: list[Result]
+
+
+def _speeches(items: Sequence[MemoryItem]) -> list[Speech]:
+    ids = WireIds(_ID, _MAX_ID)
+    units = [unit for _, unit in walk_units(newest_first(items))][::-1]
+    return [speech for unit in units if (speech := _speech(unit, ids)) is not None]
+
+
+def _speech(unit: Unit, ids: WireIds) -> Speech | None:
+    heads = [item for item in unit if not isinstance(item, ToolMemory)]
+    called = [call for head in heads for call in calls_of(head)]
+    wire = ids.name_calls(called)
+    calls = {
+        call_id(each): Call(wire[call_id(each)], legal_name(call_name(each)), call_input(each))
+        for each in called
+    }
+    results = [
+        Result(calls[result_id(item)], item.content, bool(getattr(item, "is_error", False)))
+        for item in unit
+        if isinstance(item, ToolMemory)
+    ]
+    role = role_of(unit[0])
+    parts = [part for head in heads for part in _parts(head)]
+    if role not in ("system", "human", "ai") or not (parts or calls):
+        return None
+    return Speech(role, parts, list(calls.values()), results)
+
+
+def _parts(item: MemoryItem) -> list[Part]:
+    """Return what a message holds beside its calls, as its codec writes it."""
+    if role_of(item) == "system":
+        return [Part(item.content)] if item.content.strip() else []
+    format = next((name for name in _CODECS if name in item.native), "openai")
+    written = _CODECS[format].encode([[item]])
+    if role_of(item) == "ai" and len(written) > 1 and _is_opening(written[0]):
+        written = written[1:]
+    parts = [part for message in written for part in _READERS[format](message)]
+    return [part for part in parts if part.kind != "text" or part.text.strip()]
+
+
+def _is_opening(message: Message) -> bool:
+    """Tell whether a codec has put a user's message before one of the model."""
+    texts = [part.get("text") for part in objects_in(message.get("parts"))]
+    return OPENING in (message.get("content"), *texts)
+
+
+def _of_openai(message: Message) -> Iterable[Part]:
+    if isinstance(thought := message.get("reasoning_content"), str) and thought:
+        yield Part(thought, "thought")
+    content = message.get("content")
+    if isinstance(content, str):
+        yield Part(content)
+    for block in objects_in(content):
+        yield _of_block(block)
+
+
+def _of_anthropic(message: Message) -> Iterable[Part]:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield Part(content)
+    for block in objects_in(content):
+        if type_of(block) not in ("tool_use", "tool_result"):
+            yield _of_block(block)
+
+
+def _of_responses(entry: Message) -> Iterable[Part]:
+    if type_of(entry) == "reasoning":
+        yield Part(kind="block", block=entry)
+    elif type_of(entry) in ("", "message"):
+        yield from _of_openai(entry)
+
+
+def _of_gemini(content: Message) -> Iterable[Part]:
+    for part in objects_in(content.get("parts")):
+        held = part.get("inlineData", part.get("inline_data"))
+        if isinstance(part.get("text"), str):
+            yield Part(part["text"], "thought" if part.get("thought") else "text")
+        elif isinstance(held, Mapping):
+            media = held.get("mimeType", held.get("mime_type"))
+            yield Part(kind="image", media=str(media), data=str(held.get("data")))
+
+
+def _of_block(block: Message) -> Part:
+    """Return a block of OpenAI's or Anthropic's message."""
+    kind = type_of(block)
+    if kind in ("text", "input_text", "output_text", "refusal"):
+        return Part(str(block.get("text", block.get("refusal", ""))))
+    if kind == "thinking":
+        return Part(str(block.get("thinking", "")), "thought", data=str(block.get("signature", "")))
+    if kind == "redacted_thinking":
+        return Part(kind="hidden thought", data=str(block.get("data", "")))
+    return _of_picture(block) or Part(kind="block", block=block)
+
+
+def _of_picture(block: Message) -> Part | None:
+    url, source = block.get("image_url"), block.get("source")
+    if type_of(block) in ("image_url", "input_image"):
+        address = str(url.get("url") if isinstance(url, Mapping) else url)
+        if whole := _DATA.fullmatch(address):
+            return Part(kind="image", media=whole["media"], data=whole["data"])
+        return Part(address, "url")
+    if type_of(block) != "image" or not isinstance(source, Mapping):
+        return None
+    if source.get("type") == "base64":
+        media, data = source.get("media_type"), source.get("data")
+        return Part(kind="image", media=str(media), data=str(data))
+    return Part(str(source["url"]), "url") if source.get("url") else None
+
+
+_READERS = {
+    "anthropic": _of_anthropic,
+    "openai-responses": _of_responses,
+    "gemini": _of_gemini,
+    "openai": _of_openai,
+}
+
+
+def _bytes(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+# Bedrock
+
+
+def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
+    """Return the arguments of `client.converse` of Amazon Bedrock: `messages` and `system`."""
+    messages: list[Message] = []
+    system: list[Message] = []
+    for speech in _speeches(items):
+        blocks = [block for part in speech.parts if (block := _bedrock(part)) is not None]
+        while blocks and "reasoningContent" in blocks[-1] and not speech.calls:
+            blocks.pop()  # nothing follows from it
+        blocks += [
+            {"toolUse": {"toolUseId": each.id, "name": each.name, "input": each.input}}
+            for each in speech.calls
+        ]
+        if speech.role == "system":
+            system += blocks
+            continue
+        _say(messages, "assistant" if speech.role == "ai" else "user", blocks)
+        _say(messages, "user", [_bedrock_result(each) for each in speech.results])
+    return {"messages": messages} | ({"system": system} if system else {})
+
+
+def _say(messages: list[Message], role: str, blocks: list[Message]) -> None:
+    """Append blocks; roles alternate, and the user's is the first."""
+    if not blocks:
+        return
+    if not messages and role == "assistant":
+        messages.append({"role": "user", "content": [{"text": OPENING}]})
+    if messages and messages[-1]["role"] == role:
+        messages[-1]["content"] += blocks
+    else:
+        messages.append({"role": role, "content": blocks})
+
+
+def _bedrock(part: Part) -> Message | None:
+    if part.kind == "text":
+        return {"text": part.text}
+    if part.kind == "thought" and part.data:
+        said = {"text": part.text, "signature": part.data}
+        return {"reasoningContent": {"reasoningText": said}}
+    data = _bytes(part.data)
+    if part.kind == "hidden thought" and data is not None:
+        return {"reasoningContent": {"redactedContent": data}}
+    if part.kind == "image" and data is not None:
+        form = part.media.removeprefix("image/").replace("jpg", "jpeg")
+        return {"image": {"format": form, "source": {"bytes": data}}}
+    return None  # it has no pictures by URL, and thoughts need a signature
+
+
+def _bedrock_result(result: Result) -> Message:
+    text = result.text if result.text.strip() else "(no output)"
+    said: Message = {"toolUseId": result.call.id, "content": [{"text": text}]}
+    return {"toolResult": said | ({"status": "error"} if result.is_error else {})}
+
+
+# LangChain
+
+
+def to_langchain(items: Sequence[MemoryItem]) -> "list[BaseMessage]":
+    """Return LangChain's messages, for `model.invoke` or the state of a graph."""
+    try:
+        from langchain_core import messages as kinds  # noqa: PLC0415 - for those who have it
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            "messages of LangChain need it: pip install 'orbiter-memory[langchain]'"
+        ) from exc
+    messages: list[BaseMessage] = []
+    for speech in _speeches(items):
+        content: Any = [_langchain(part) for part in speech.parts]
+        if all(part.kind == "text" for part in speech.parts):
+            content = "\n".join(part.text for part in speech.parts)
+        if speech.role == "system":
+            messages.append(kinds.SystemMessage(content=content))
+        elif speech.role == "human":
+            messages.append(kinds.HumanMessage(content=content))
+        else:
+            calls = [
+                {"type": "tool_call", "id": each.id, "name": each.name, "args": each.input}
+                for each in speech.calls
+            ]
+            messages.append(kinds.AIMessage(content=content, tool_calls=calls))
+        messages += [
+            kinds.ToolMessage(
+                content=each.text,
+                tool_call_id=each.call.id,
+                name=each.call.name,
+                status="error" if each.is_error else "success",
+            )
+            for each in speech.results
+        ]
+    return messages
+
+
+def _langchain(part: Part) -> Message:
+    if part.kind == "thought" and part.data:
+        return {"type": "thinking", "thinking": part.text, "signature": part.data}
+    if part.kind == "thought":
+        return {"type": "reasoning", "reasoning": part.text}
+    if part.kind == "hidden thought":
+        return {"type": "redacted_thinking", "data": part.data}
+    if part.kind in ("image", "url"):
+        url = part.text or f"data:{part.media};base64,{part.data}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "text", "text": part.text} if part.block is None else part.block
+
+
+# Pydantic AI
+
+
+def to_pydantic_ai(items: Sequence[MemoryItem]) -> "list[ModelMessage]":
+    """Return Pydantic AI's messages, for `message_history` of an agent's run."""
+    try:
+        from pydantic_ai import messages as kinds  # noqa: PLC0415 - for those who have it
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            "messages of Pydantic AI need it: pip install 'orbiter-memory[pydantic-ai]'"
+        ) from exc
+    messages: list[ModelMessage] = []
+    for speech in _speeches(items):
+        if speech.role == "system":
+            text = "\n".join(part.text for part in speech.parts)
+            messages.append(kinds.ModelRequest(parts=[kinds.SystemPromptPart(content=text)]))
+        elif speech.role == "human":
+            content = [made for part in speech.parts if (made := _prompt(kinds, part)) is not None]
+            texts = [each for each in content if isinstance(each, str)]
+            said = "\n".join(texts) if len(texts) == len(content) else content
+            messages.append(kinds.ModelRequest(parts=[kinds.UserPromptPart(content=said)]))
+        else:
+            parts = [made for part in speech.parts if (made := _said(kinds, part)) is not None]
+            parts += [
+                kinds.ToolCallPart(tool_name=each.name, args=each.input, tool_call_id=each.id)
+                for each in speech.calls
+            ]
+            messages.append(kinds.ModelResponse(parts=parts))
+        if speech.results:
+            returned = [
+                kinds.ToolReturnPart(
+                    tool_name=each.call.name,
+                    content=each.text,
+                    tool_call_id=each.call.id,
+                    outcome="failed" if each.is_error else "success",
+                )
+                for each in speech.results
+            ]
+            messages.append(kinds.ModelRequest(parts=returned))
+    return messages
+
+
+def _prompt(kinds: Any, part: Part) -> Any:
+    """Return a part of what a person says; `None` for what Pydantic AI has no form for."""
+    if part.kind == "text":
+        return part.text
+    if part.kind == "url":
+        return kinds.ImageUrl(url=part.text)
+    data = _bytes(part.data)
+    if part.kind == "image" and data is not None:
+        return kinds.BinaryContent(data=data, media_type=part.media)
+    return None
+
+
+def _said(kinds: Any, part: Part) -> Any:
+    """Return a part of what a model says."""
+    if part.kind == "text":
+        return kinds.TextPart(content=part.text)
+    of_anthropic = {"signature": part.data, "provider_name": "anthropic"} if part.data else {}
+    if part.kind == "thought":
+        return kinds.ThinkingPart(content=part.text, **of_anthropic)
+    if part.kind == "hidden thought":
+        return kinds.ThinkingPart(content="", id="redacted_thinking", **of_anthropic)
+    return None
