@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
@@ -35,6 +37,87 @@ def test_chats_are_listed_with_how_much_was_said(spoken: Cli) -> None:
     assert len(spoken.json("chat", "list", "--all")) == 2
     assert spoken.ok("chat") == spoken.ok("chat", "list")
     assert len(spoken.json("chat", "--all")) == 2
+
+
+@pytest.fixture
+def imported(spoken: Cli, tmp_path: Path) -> Cli:
+    """Alice has brought two conversations of ChatGPT along, and one of Claude."""
+
+    def node(text: str) -> dict[str, object]:
+        message = {
+            "id": "m",
+            "author": {"role": "user"},
+            "content": {"content_type": "text", "parts": [text]},
+            "create_time": 1_700_000_000.0,
+        }
+        return {"a": {"id": "a", "message": message, "parent": None, "children": []}}
+
+    talks: list[dict[str, object]] = [
+        {"id": "1", "title": "Sourdough for beginners", "mapping": node("How warm is the water?")},
+        {"id": "2", "title": "Tax return", "mapping": node("Which form do I need?")},
+    ]
+    for each in talks:
+        each |= {"create_time": 1_700_000_000.0, "current_node": "a"}
+    (tmp_path / "conversations.json").write_text(json.dumps(talks))
+    spoken.ok("import", str(tmp_path / "conversations.json"), "--format", "chatgpt")
+    claude = {
+        "uuid": "3",
+        "name": "Haiku about rain",
+        "created_at": "2026-01-01T00:00:00Z",
+        "chat_messages": [
+            {
+                "uuid": "4",
+                "sender": "human",
+                "text": "Write a haiku.",
+                "created_at": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+    (tmp_path / "claude.json").write_text(json.dumps([claude]))
+    spoken.ok("import", str(tmp_path / "claude.json"), "--format", "claude-ai")
+    return spoken
+
+
+def test_titles_of_imported_conversations_are_listed(imported: Cli) -> None:
+    titles = {chat["chat"]: chat["title"] for chat in imported.json("chat")}
+    rows = [line.split("\t") for line in imported.ok("chat").splitlines()]
+
+    assert titles == {
+        "chatgpt:1": "Sourdough for beginners",
+        "chatgpt:2": "Tax return",
+        "claude-ai:3": "Haiku about rain",
+        "lisbon": None,
+    }
+    assert {row[0]: row[4] for row in rows}["chatgpt:2"] == "Tax return"
+
+
+def test_conversations_are_searched_by_title_and_name_within_the_scope(imported: Cli) -> None:
+    def names(*args: str) -> list[str]:
+        return [chat["chat"] for chat in imported.json("chat", *args)]
+
+    assert names("--query", "sourDOUGH") == ["chatgpt:1"]
+    assert names("--query", "lisbon") == ["lisbon"]
+    assert names("--query", "sourdough", "--user", "bob") == []
+    assert len(names("--query", "chatgpt", "-n", "1")) == 1
+    assert names("--query", "nothing like it") == []
+
+
+def test_a_title_stays_when_an_imported_conversation_goes_on(imported: Cli) -> None:
+    async def go_on() -> None:
+        async with AgentMemory(imported.url, embeddings=None) as memory:
+            await memory.scope(user_id="alice").chat("chatgpt:1").add("And the salt?")
+
+    asyncio.run(go_on())
+
+    assert imported.json("chat")[0]["title"] == "Sourdough for beginners"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_a_terminal_shows_a_title_above_the_name(imported: Cli) -> None:
+    ended = in_terminal(["chat"], environment(imported.url))
+
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", ended.stdout)
+    assert re.search(r"^Tax return\n  chatgpt:2  1 message · ", shown, re.MULTILINE)
 
 
 def test_a_chat_is_shown_with_its_tool_calls(spoken: Cli) -> None:

@@ -1,4 +1,4 @@
-"""Maintenance calls of a handle: facts, key-value entries, counts, the past, eviction, undo.
+"""Maintenance calls of a handle: facts, chats, entries, counts, the past, eviction, undo.
 
 Each call is a line here; the work is in a module of its own, loaded when it is first needed.
 """
@@ -12,6 +12,7 @@ from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import read_time
 from orbiter.memory.agent.results import ForgetResult, ScopeStats
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
+from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.model.reports import ConversationInfo
 
 __all__ = ["MaintenanceMixin"]
 
@@ -43,6 +46,22 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent._kv import KeyValue  # noqa: PLC0415
 
         return KeyValue(self._session)
+
+    @property
+    def activity(self) -> "ShortTermMemoryManager":
+        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
+        return self._engine.core_for("activity").activity(activity_name(self._scope))
+
+    @operation("chats")
+    async def chats(self, *, query: str = "", limit: int = 50) -> "builtins.list[ConversationInfo]":
+        """Return the conversations of this scope, most recent first.
+
+        With *query*, those whose title or name contains it, in any case of letters.
+        """
+        from orbiter.memory.agent.chat_history import list_chats  # noqa: PLC0415
+
+        check_size("limit", limit)
+        return await list_chats(await self._store(), self._filter, query=query, limit=limit)
 
     def as_of(self, moment: datetime | str) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.

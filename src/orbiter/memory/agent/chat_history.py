@@ -1,6 +1,7 @@
 """Chat history: the messages of one conversation as stored, in the order they were added."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +9,11 @@ from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.messages import OpenCalls
+from orbiter.memory.model.audit import silently
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
 from orbiter.memory.model.protocols import reads_newest
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "find_calls",
     "is_known_key",
     "is_of",
+    "list_chats",
     "nothing_else",
     "read_back",
     "read_on",
@@ -27,6 +31,9 @@ __all__ = [
 ]
 
 _PAGE = 100
+_TITLES = 200
+"""Conversations whose titles are read at once."""
+_ALL = 2**31
 _FIRST_PAGE = 32
 
 
@@ -43,6 +50,44 @@ def is_of(item: MemoryItem, scope: MemoryMetadata) -> bool:
     return role_of(item) is not None and all(
         getattr(item.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS
     )
+
+
+async def list_chats(
+    store: Store, scope: MemoryMetadata | None, *, query: str, limit: int
+) -> list[ConversationInfo]:
+    """Return conversations with their titles, most recent first; see `ScopedMemory.chats`."""
+    text = query.strip().casefold()
+    chats = await store.conversations(metadata=scope, limit=_ALL if text else limit)
+    titled: list[ConversationInfo] = []
+    for start in range(0, len(chats), _TITLES):
+        titled += await _with_titles(store, scope, chats[start : start + _TITLES])
+    if not text:
+        return titled
+    return [each for each in titled if text in _label(each)][:limit]
+
+
+def _label(chat: ConversationInfo) -> str:
+    names = (chat.title, chat.metadata.session_id, chat.metadata.task_id)
+    return "\n".join(name for name in names if name).casefold()
+
+
+async def _with_titles(
+    store: Store, scope: MemoryMetadata | None, chats: Sequence[ConversationInfo]
+) -> list[ConversationInfo]:
+    """Return *chats* with what importers keep with every message, so also with the first."""
+    firsts = {"created_at": {"$in": [each.first_at for each in chats]}}
+    with silently():  # the list is one entry of an audit log, and it is there already
+        items = await store.search(metadata=scope, where={**firsts, "title": {"$exists": True}})
+    titles: dict[tuple[str | None, ...], str] = {}
+    for item in items:
+        title = item.metadata.extra.get("title")
+        if role_of(item) is not None and isinstance(title, str) and title.strip():
+            titles[_ids(item.metadata)] = title.strip()
+    return [replace(each, title=titles.get(_ids(each.metadata))) for each in chats]
+
+
+def _ids(scope: MemoryMetadata) -> tuple[str | None, ...]:
+    return tuple(getattr(scope, name) for name in SCOPE_FIELDS)
 
 
 async def read_back(

@@ -41,7 +41,6 @@ from orbiter.memory.agent.runtime import (
     versioned,
 )
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
@@ -51,9 +50,7 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.messages import Format
-    from orbiter.memory.model.reports import ConversationInfo
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallMode, RecallResult
 
@@ -430,12 +427,6 @@ class ScopedMemory(MaintenanceMixin):
 
         return Chat(self._session, self, chat_id)
 
-    @operation("chats")
-    async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
-        """Return the conversations of this scope, most recent first."""
-        store = await self._store()
-        return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
-
     def wrap(
         self,
         client: _Client,
@@ -453,11 +444,6 @@ class ScopedMemory(MaintenanceMixin):
         options = {"chat": chat, "budget": budget, "memory_limit": memory_limit, "active": active}
         wrapped: _Client = load_adapter("wrap")(client, self, **options)
         return wrapped
-
-    @property
-    def activity(self) -> "ShortTermMemoryManager":
-        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-        return self._engine.core_for("activity").activity(activity_name(self._scope))
 
     # mem0's names
 

@@ -36,6 +36,8 @@ class ConversationInfo:
     """When its first message was created."""
     last_at: datetime
     """When its last message was created."""
+    title: str | None = None
+    """What another program called it, of an imported one; `chats()` of a handle tells it."""
 
 
 @dataclass(frozen=True, slots=True)

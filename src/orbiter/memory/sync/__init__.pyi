@@ -551,8 +551,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         It is one step narrower than the handle: a session of it, or, where the handle names a
         session, a task of that session.
         """
-    def chats(self, *, limit: int = 50) -> builtins.list[ConversationInfo]:
-        """Return the conversations of this scope, most recent first."""
     def wrap(
         self,
         client: _Client,
@@ -567,9 +565,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         What a call is given and its answer are added to *chat*, and the call is sent with the
         chat's context instead: see `docs/integrations/clients.md`. Not if *active* is false.
         """
-    @property
-    def activity(self) -> ShortTermMemoryManager:
-        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
     def add(
         self,
         messages: Given | Sequence[Given],
@@ -590,6 +585,14 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def kv(self) -> KeyValue:
         """Bytes under a path and a key, for what a program must find again exactly."""
+    @property
+    def activity(self) -> ShortTermMemoryManager:
+        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
+    def chats(self, *, query: str = "", limit: int = 50) -> builtins.list[ConversationInfo]:
+        """Return the conversations of this scope, most recent first.
+
+        With *query*, those whose title or name contains it, in any case of letters.
+        """
     def as_of(self, moment: datetime | str) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.
 

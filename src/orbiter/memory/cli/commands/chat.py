@@ -54,25 +54,39 @@ Name = Annotated[
 async def list_chats(
     run: CommandContext,
     *,
+    query: Annotated[
+        str, typer.Option("--query", help="Text that the title or the name contains.")
+    ] = "",
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
 ) -> None:
     """List conversations, most recent first."""
     async with run.scoped(meaning=False) as memory:
-        found = await memory.chats(limit=limit)
+        chats = await memory.chats(query=query, limit=limit)
     if run.out.is_json:
-        run.out.data([_chat_json(each) for each in found])
+        run.out.data([_chat_json(each) for each in chats])
     elif run.out.is_plain():
+        has_titles = any(each.title for each in chats)
         run.out.rows(
-            (_name(each), each.items, moment(each.last_at), scope_label(each.metadata))
-            for each in found
+            (
+                *(_name(each), each.items, moment(each.last_at), scope_label(each.metadata)),
+                *([each.title or ""] if has_titles else ()),
+            )
+            for each in chats
         )
     else:
-        for each in found:
+        for each in chats:
             count = counted(each.items, "message", "messages")
             told = f"{count} · {ago(each.last_at)} · {scope_label(each.metadata)}"
-            run.out.show(styled((one_line(_name(each)), "bold"), (f"  {one_line(told)}", "dim")))
-    if not found:
-        run.out.note("no conversations here; `--all` shows everyone's")
+            name = one_line(_name(each))
+            if each.title:
+                run.out.show(styled((one_line(each.title), "bold")))
+                name = f"  {name}"
+            run.out.show(
+                styled((name, "" if each.title else "bold"), (f"  {one_line(told)}", "dim"))
+            )
+    if not chats:
+        wanted = f" with `{query}` in its title or name" if query else " here"
+        run.out.note(f"no conversation{wanted}; `--all` shows everyone's")
 
 
 def _name(info: "ConversationInfo") -> str:

@@ -81,7 +81,9 @@ def _counted(found: list[ConversationInfo], name: str) -> dict[str, int]:
 
 
 async def _title(ask: Ask, info: ConversationInfo) -> str:
-    """Return the first question; of a chat in which nobody asks anything soon, how it begins."""
+    """Return its title; else its first question; where nobody asks soon, how it begins."""
+    if info.title:
+        return info.title[:_TITLE]
     talk = as_seen_by(ask, info.metadata)
     first: list[MemoryItem] = await talk.handle.list(
         where=talk.where, until=info.first_at + _TICK, limit=20
