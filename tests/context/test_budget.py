@@ -1,4 +1,5 @@
 import random
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -50,11 +51,15 @@ def words(count: int, word: str = "word") -> str:
     return " ".join([word] * count)
 
 
+START = datetime(2026, 11, 15, 9, tzinfo=UTC)
+
+
 def dialogue(rounds: int, length: int = 20) -> list[MemoryItem]:
     items: list[MemoryItem] = []
     for number in range(rounds):
-        items.append(HumanMemory(content=f"question {number} {words(length)}"))
-        items.append(AIMemory(content=f"answer {number} {words(length)}"))
+        at = START + timedelta(minutes=number)
+        items.append(HumanMemory(content=f"question {number} {words(length)}", created_at=at))
+        items.append(AIMemory(content=f"answer {number} {words(length)}", created_at=at))
     return items
 
 

@@ -1,3 +1,4 @@
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -6,6 +7,8 @@ import pytest
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.context import Context, ContextManager
 from orbiter.memory.episodic import EpisodicMemory
+
+START = datetime(2026, 11, 15, 9, tzinfo=UTC)
 
 
 def common(one: str, two: str) -> int:
@@ -33,7 +36,7 @@ async def ten_turns(manager: ContextManager, turns: int = 10, length: int = 10) 
         )
         call = {"id": f"c{turn}", "name": "look", "arguments": {"turn": turn}}
         history += [
-            HumanMemory(content=task),
+            HumanMemory(content=task, created_at=START + timedelta(minutes=turn)),
             AIMemory(content="", tool_calls=[call]),
             ToolMemory(content=f"found {turn}", tool_call_id=f"c{turn}", tool_name="look"),
             AIMemory(content=f"answer {turn} " + "word " * length),
