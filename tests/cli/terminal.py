@@ -14,6 +14,8 @@ from tests.timing import HANG
 
 __all__ = ["COMMAND", "Ended", "environment", "in_pipe", "in_terminal"]
 
+_AGAIN = 5.0
+"""Seconds after which a signal counts as lost."""
 COMMAND = (sys.executable, "-m", "orbiter.memory.cli")
 
 
@@ -62,9 +64,12 @@ def in_terminal(
     typed: str = "",
     stdout_is_terminal: bool = True,
     interrupt_at: str = "",
+    interrupts_again: bool = False,
 ) -> Ended:
     """Run a command in a terminal; *typed* is typed at once; a text on the screen interrupts it.
 
+    With *interrupts_again*, so it does every few seconds, as someone would at a prompt: a line
+    editor loses a signal that comes after the prompt is drawn and before it waits for a key.
     With *stdout_is_terminal* false, stdout is a pipe, and the terminal shows stderr only.
     """
     ours, theirs = pty.openpty()
@@ -77,7 +82,7 @@ def in_terminal(
     )
     os.close(theirs)
     os.write(ours, typed.encode())
-    shown = _read(ours, process, interrupt_at)
+    shown = _read(ours, process, interrupt_at, interrupts_again=interrupts_again)
     piped = process.stdout.read().decode() if process.stdout else ""
     if process.stdout:
         process.stdout.close()
@@ -86,10 +91,16 @@ def in_terminal(
     return Ended(code, shown if stdout_is_terminal else piped, "" if stdout_is_terminal else shown)
 
 
-def _read(terminal: int, process: subprocess.Popen[bytes], interrupt_at: str) -> str:
+def _read(
+    terminal: int, process: subprocess.Popen[bytes], interrupt_at: str, *, interrupts_again: bool
+) -> str:
     shown = b""
     until = time.monotonic() + HANG
+    next_at = float("inf")
     while time.monotonic() < until:
+        if time.monotonic() > next_at:
+            process.send_signal(signal.SIGINT)
+            next_at = time.monotonic() + _AGAIN
         if not select.select([terminal], [], [], 0.2)[0]:
             continue
         try:
@@ -102,4 +113,5 @@ def _read(terminal: int, process: subprocess.Popen[bytes], interrupt_at: str) ->
         if interrupt_at and interrupt_at in shown.decode(errors="replace"):
             process.send_signal(signal.SIGINT)  # what Ctrl-C sends
             interrupt_at = ""
+            next_at = time.monotonic() + _AGAIN if interrupts_again else next_at
     return shown.decode(errors="replace").replace("\r\n", "\n")

@@ -228,7 +228,12 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(cli: Cli, model: Model) 
 
 
 def test_ctrl_c_at_the_prompt_ends_it(cli: Cli) -> None:
-    ended = in_terminal(["chat", "talk", "--scripted"], environment(cli.url), interrupt_at="you> ")
+    ended = in_terminal(
+        ["chat", "talk", "--scripted"],
+        environment(cli.url),
+        interrupt_at="you> ",
+        interrupts_again=True,
+    )
 
     assert ended.code == 130
     assert "Traceback" not in ended.stdout
