@@ -49,6 +49,9 @@ async def test_users_are_read_page_by_page(any_memory: AgentMemory, who: str, or
     assert len(pages) == 5
     with pytest.raises(QueryError, match="next"):
         await any_memory.users(cursor="elsewhere")
+    for items in ("Infinity", "-1", str(2**63)):
+        with pytest.raises(QueryError, match="`next` of the previous page"):
+            await any_memory.users(order="items", cursor=f'["a", {items}, "2026-01-01T00:00Z"]')
     with pytest.raises(QueryError, match="order"):
         await any_memory.users(order="size")  # type: ignore[arg-type]  # on purpose
 

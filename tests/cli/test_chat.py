@@ -91,6 +91,20 @@ def test_titles_of_imported_conversations_are_listed(imported: Cli) -> None:
     assert {row[0]: row[4] for row in rows}["chatgpt:2"] == "Tax return"
 
 
+def test_many_conversations_are_listed_each_with_its_title(cli: Cli, tmp_path: Path) -> None:
+    def talk(number: int) -> dict[str, object]:
+        at = f"2026-01-{number:02}T00:00:00Z"
+        said = {"uuid": f"m{number}", "sender": "human", "text": "Hello.", "created_at": at}
+        name = f"Title {number}"
+        return {"uuid": str(number), "name": name, "created_at": at, "chat_messages": [said]}
+
+    (tmp_path / "claude.json").write_text(json.dumps([talk(number) for number in range(1, 26)]))
+    cli.ok("import", str(tmp_path / "claude.json"), "--format", "claude-ai")
+
+    titles = [chat["title"] for chat in cli.json("chat", "-n", "30")]
+    assert titles == [f"Title {number}" for number in range(25, 0, -1)]
+
+
 def test_conversations_are_searched_by_title_and_name_within_the_scope(imported: Cli) -> None:
     def names(*args: str) -> list[str]:
         return [chat["chat"] for chat in imported.json("chat", *args)]

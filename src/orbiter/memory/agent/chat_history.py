@@ -77,7 +77,8 @@ async def _with_titles(
     """Return *chats* with what importers keep with every message, so also with the first."""
     firsts = {"created_at": {"$in": [each.first_at for each in chats]}}
     with silently():  # the list is one entry of an audit log, and it is there already
-        items = await store.search(metadata=scope, where={**firsts, "title": {"$exists": True}})
+        where = {**firsts, "title": {"$exists": True}}
+        items = await store.search(metadata=scope, where=where, limit=_ALL)
     titles: dict[tuple[str | None, ...], str] = {}
     for item in items:
         title = item.metadata.extra.get("title")

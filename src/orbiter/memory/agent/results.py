@@ -147,7 +147,10 @@ def user_query(starts_with: str, order: UserOrder, limit: int, cursor: str | Non
             name, items, last = json.loads(cursor)
             moment = check_instant("cursor", datetime.fromisoformat(last))
             after = UserInfo(check_name(name, max_chars=_LONGEST), int(items), 0, moment, moment)
-        except (ValueError, TypeError, QueryError):
+            check_size("cursor", after.items)
+            if after.items >= 2**63:
+                raise ValueError  # noqa: TRY301 - as for all that no page ends with
+        except (ValueError, TypeError, OverflowError, RecursionError, QueryError):
             raise QueryError(
                 f"`cursor` must be `next` of the previous page, not {cursor!r}"
             ) from None
