@@ -21,6 +21,8 @@ class Model:
     url: str = ""
     kind: str = "whole"
     words: tuple[str, ...] = ("Take ", "a ", "hat.")
+    odd: bytes = b""
+    """All that is sent, if *kind* is odd."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
@@ -37,16 +39,21 @@ def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
                 self._whole(401, {"error": {"message": "Incorrect API key\nprovided."}})
             elif model.kind == "html":
                 self._whole(502, b"<h1>Bad gateway</h1>")
+            elif model.kind == "not json":
+                self._whole(200, b"<h1>Welcome</h1>", "application/json")
+            elif model.kind == "error at once":
+                self._whole(200, {"error": {"message": "no such model"}})
             elif model.kind == "at once":
                 answer = {"message": {"role": "assistant", "content": "At once."}}
                 self._whole(200, {"choices": [answer]})
             else:
                 self._stream()
 
-        def _whole(self, status: int, body: object) -> None:
+        def _whole(self, status: int, body: object, media: str = "") -> None:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/html" if data is body else "application/json")
+            media = media or ("text/html" if data is body else "application/json")
+            self.send_header("Content-Type", media)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -55,6 +62,9 @@ def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
+            if model.kind == "odd":
+                self.wfile.write(model.odd)
+                return
             for word in model.words:
                 self._send({"choices": [{"delta": {"content": word}, "finish_reason": None}]})
             if model.kind == "cut off":
@@ -165,6 +175,8 @@ def test_forget_takes_back_a_turn_or_a_row(cli: Cli, model: Model) -> None:
     [
         ("refused", "answered 401 Unauthorized: Incorrect API key provided.", []),
         ("html", "answered 502 Bad Gateway: <h1>Bad gateway</h1>", []),
+        ("not json", "something else than an answer: b'<h1>Welcome</h1>'", []),
+        ("error at once", "the server stopped: no such model", []),
         ("cut off", "the answer was cut off: the server hung up", ["Take a hat."]),
         ("fails", "the server stopped: overloaded", ["Take a hat."]),
     ],
@@ -246,6 +258,56 @@ def test_a_script_answers_without_a_model(cli: Cli) -> None:
 
     assert "model> I remember: Mia burns in the sun within minutes" in told
     assert "model> I will remember that." in told
+
+
+@pytest.mark.parametrize("event", [b"[1]", b"5", b"null", b"{", b"[" * 100_000])
+def test_events_that_are_no_answers_are_one_line(cli: Cli, model: Model, event: bytes) -> None:
+    model.kind, model.odd = "odd", b"data: " + event + b"\n\n"
+
+    result = _talk(cli, model, "What now?\n/retry\n")
+
+    assert len(result.stderr.splitlines()) == 2  # the talk went on
+    assert result.stderr.count("error: the server sent something else than an answer") == 2
+
+
+@pytest.mark.parametrize("usage", ["[1]", '{"prompt_tokens": "12"}', '"much"'])
+def test_a_count_that_is_none_does_not_cost_the_answer(cli: Cli, model: Model, usage: str) -> None:
+    choice = '{"delta": {"content": "A hat."}, "finish_reason": "stop"}'
+    model.kind = "odd"
+    model.odd = f'data: {{"choices": [7, {choice}], "usage": {usage}}}\n\n'.encode()
+
+    assert _talk(cli, model, "What now?\n").exit_code == 0
+    assert cli.json("chat", "show", "terminal")[-1]["content"] == "A hat."
+
+
+def test_an_answer_is_kept_without_what_no_store_keeps(cli: Cli, model: Model) -> None:
+    model.words = ("Sun \ud83d", "\ude00 \x00and\ud83d hat.")
+
+    assert _talk(cli, model, "What now?\n").exit_code == 0
+    assert cli.json("chat", "show", "terminal")[-1]["content"] == "Sun 😀 and\ufffd hat."
+
+
+def test_an_answer_that_is_too_long_to_keep_does_not_end_the_talk(cli: Cli, model: Model) -> None:
+    model.words = ("x" * 600_000, "y" * 600_000)
+
+    result = _talk(cli, model, "What now?\n/why\n")
+
+    kept, why = result.stderr.splitlines()
+    assert kept.startswith("error: the answer was not kept: ")
+    assert "nothing was recalled" in why
+    assert result.exit_code == 1
+
+
+def test_a_key_with_odd_letters_is_not_shown(cli: Cli, model: Model) -> None:
+    address = {"OPENAI_BASE_URL": model.url}
+    broken = _with(cli, {**address, "OPENAI_API_KEY": "sk-se\ncret"}, (), "Hello?\n")
+    ended = _with(cli, {**address, "OPENAI_API_KEY": "sk-secret\r\n"}, (), "Hello?\n")
+
+    assert broken.exit_code == 2
+    assert "OPENAI_API_KEY has a character that no key has" in broken.stderr
+    assert "cret" not in broken.output
+    assert ended.exit_code == 0
+    assert model.keys == ["Bearer sk-secret"]
 
 
 def test_what_a_model_says_is_shown_and_never_obeyed(cli: Cli, model: Model) -> None:

@@ -22,6 +22,8 @@ __all__ = ["ChatEndpoint", "EndpointError", "Usage"]
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_LINE = 2**20
 """Bytes of one event; a server that sends more is not one that we know."""
+_MAX_WHOLE = 2**24
+"""Bytes of an answer that is not streamed."""
 _MAX_ERROR = 2_000
 
 
@@ -58,6 +60,10 @@ class ChatEndpoint:
             has_host = False
         if not has_host:
             raise UsageError(f"`{self.url}` is not a valid URL; write `http://localhost:11434/v1`")
+        if self.key and not (self.key.isascii() and self.key.isprintable()):
+            raise UsageError(
+                "OPENAI_API_KEY has a character that no key has, such as a line end; set it again"
+            )
         if self.key and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise UsageError(
                 f"`{parts.hostname}` would get OPENAI_API_KEY unencrypted; use `https://…`, or "
@@ -193,7 +199,7 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[str | Usage]:
     """Yield what the events of a stream say; `EndpointError` if it ends before it is finished."""
     is_finished = False
     if "json" in (response.getheader("Content-Type") or ""):  # it does not stream
-        yield from _event(json.loads(response.read()))[0]
+        yield from _event(_load(response.read(_MAX_WHOLE)))[0]
         return
     while line := response.readline(_MAX_LINE):
         if not line.startswith(b"data:"):
@@ -201,31 +207,42 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[str | Usage]:
         data = line[5:].strip()
         if data == b"[DONE]":
             return
-        try:
-            event = json.loads(data)
-        except ValueError:
-            raise EndpointError(
-                f"the server sent something else than JSON: {data[:80]!r}"
-            ) from None
-        if error := event.get("error"):
-            text = error.get("message") if isinstance(error, dict) else error
-            raise EndpointError(f"the server stopped: {text}")
-        pieces, is_last = _event(event)
+        pieces, is_last = _event(_load(data))
         is_finished = is_finished or is_last
         yield from pieces
     if not is_finished:
         raise EndpointError("the answer was cut off: the server hung up")
 
 
+def _load(data: bytes) -> dict[str, Any]:
+    """Return an event; `EndpointError` for what is none, or for one that tells of an error."""
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise EndpointError(f"the server sent something else than an answer: {data[:80]!r}")
+    if error := event.get("error"):
+        text = error.get("message") if isinstance(error, dict) else error
+        raise EndpointError(f"the server stopped: {text}")
+    return event
+
+
 def _event(event: dict[str, Any]) -> tuple[list[str | Usage], bool]:
     """Return what one event says, and whether it is the last with text."""
     pieces: list[str | Usage] = []
     is_last = False
-    for choice in event.get("choices") or ():
-        said = choice.get("delta") or choice.get("message") or {}
-        if said.get("content"):
-            pieces.append(str(said["content"]))
+    for choice in _objects_in(event.get("choices")):
+        said = choice.get("delta") or choice.get("message")
+        content = said.get("content") if isinstance(said, dict) else None
+        if isinstance(content, str) and content:
+            pieces.append(content)
         is_last = is_last or choice.get("finish_reason") is not None
-    if usage := event.get("usage"):
-        pieces.append(Usage(usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0))
+    if isinstance(usage := event.get("usage"), dict):
+        counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        pieces.append(Usage(*(count if isinstance(count, int) else 0 for count in counts)))
     return pieces, is_last
+
+
+def _objects_in(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -82,7 +82,7 @@ async def talk(
 
 def _endpoint(llm: str | None, base_url: str | None) -> ChatEndpoint:
     url = base_url or os.environ.get("OPENAI_BASE_URL")
-    key = os.environ.get("OPENAI_API_KEY")
+    key = os.environ.get("OPENAI_API_KEY", "").strip() or None
     if not url and not key:
         raise UsageError(
             "there is no model: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own "
@@ -200,11 +200,22 @@ class _Talk:
             self.run.out.text("")
             if is_stopped:
                 say("stopped; what was said is kept" if said else "stopped", kind="note")
-        text = "".join(said)
+        text = _storable("".join(said))
         if text.strip():
-            stored = await self.chat.add({"role": "assistant", "content": text})
-            self.turn_ids += [item.id for item in stored]
+            await self._keep(text)
         self.total += sum(self._cost(text))
+
+    async def _keep(self, text: str) -> None:
+        """Store an answer; one that no store takes does not end the talk."""
+        from orbiter.memory.errors import MessageError  # noqa: PLC0415 - `--help` needs it not
+
+        try:
+            stored = await self.chat.add({"role": "assistant", "content": text})
+        except MessageError as exc:
+            self.has_failed = True
+            say(f"the answer was not kept: {exc}")
+        else:
+            self.turn_ids += [item.id for item in stored]
 
     async def _stream(self, said: list[str]) -> None:
         """Print an answer as it comes; *said* has what came, whatever becomes of the rest."""
@@ -289,6 +300,12 @@ class _Talk:
     async def _help(self) -> None:
         for name, text in _HELP.items():
             self.run.out.show(styled((f"{name:<10}", "bold"), text))
+
+
+def _storable(text: str) -> str:
+    """Return *text* without what no store keeps; a letter that came in two halves is whole."""
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\0", "")
 
 
 def _read_line(*, is_terminal: bool) -> str | None:
