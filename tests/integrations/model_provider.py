@@ -26,6 +26,8 @@ class Provider(ThreadingHTTPServer):
         self.echoes = False
         self.fails = False
         self.text = ""
+        self.raw = ""
+        """The whole answer, as it goes over the wire."""
 
     @property
     def url(self) -> str:
@@ -64,7 +66,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "text/event-stream" if streams else "application/json")
         self.end_headers()
-        self.wfile.write(answer.encode())
+        self.wfile.write((self.server.raw or answer).encode())
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

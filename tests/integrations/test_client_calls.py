@@ -1,6 +1,7 @@
 """Every way to ask a model through a wrapped client is completed, and remembered."""
 
 import gc
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -381,3 +382,25 @@ def test_bytes_that_the_caller_reads_are_not_remembered(
 
     contents = [item.content for item in alice.chat("default").items()]
     assert contents[2:] == ["Where do I live?"]
+
+
+@pytest.mark.parametrize("end", [None, "stop"])
+def test_streams_of_other_servers_are_remembered(
+    provider: Provider, alice: sync.ScopedMemory, end: str | None
+) -> None:
+    """Azure's filter sends pieces without a delta; some never say that they are finished."""
+    pieces: list[Any] = [
+        [{"index": 0, "delta": {"role": "assistant", "content": "In "}, "finish_reason": None}],
+        [{"index": 0, "finish_reason": None, "content_filter_results": {}}],
+        None,
+        [{"index": 0, "delta": {"content": "Oslo."}, "finish_reason": end}],
+    ]
+    provider.raw = "".join(f"data: {json.dumps({'choices': each})}\n\n" for each in pieces)
+    provider.raw += "data: [DONE]\n\n"
+    client = alice.wrap(openai.OpenAI(api_key="k", base_url=provider.url))
+
+    for _ in client.chat.completions.create(**_MODEL, **_STREAMED):
+        pass
+
+    contents = [item.content for item in alice.chat("default").items()]
+    assert contents[2:] == ["Where do I live?", "In Oslo."]

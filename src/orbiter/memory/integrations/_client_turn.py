@@ -295,11 +295,12 @@ class Pieces:
         getattr(self, f"_add_{self.format.replace('-', '_')}")(piece)
 
     def _add_openai(self, piece: Any) -> None:
-        for choice in piece.choices:
+        for choice in piece.choices or ():
             if choice.index:  # another alternative
                 continue
-            self._text += choice.delta.content or ""
-            for part in choice.delta.tool_calls or ():
+            delta = choice.delta  # pieces of Azure's content filter have none
+            self._text += (delta and delta.content) or ""
+            for part in (delta and delta.tool_calls) or ():
                 call = self._calls.setdefault(
                     part.index,
                     {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
@@ -311,6 +312,14 @@ class Pieces:
             if choice.finish_reason:
                 calls = {"tool_calls": list(self._calls.values())} if self._calls else {}
                 self.whole = {"role": "assistant", "content": self._text or None, **calls}
+
+    def close(self) -> None:
+        """Take the end of a stream: some servers never say that an answer is finished.
+
+        What was said until then is the answer, unless it has calls, which may be cut off.
+        """
+        if self.whole is None and self.format == "openai" and self._text and not self._calls:
+            self.whole = {"role": "assistant", "content": self._text}
 
     def _add_openai_responses(self, piece: Any) -> None:
         if piece.type in ("response.completed", "response.incomplete"):

@@ -237,6 +237,10 @@ class _Watch:
                 self.end(seen.whole)
                 seen = None
             yield piece
+        if seen is not None:
+            seen.close()
+            if seen.whole is not None:
+                self.end(seen.whole)
 
     async def apieces(
         self, pieces: AsyncIterator[Any], read: Callable[[Any], Any] = lambda piece: piece
@@ -249,6 +253,10 @@ class _Watch:
                 await self.aend(seen.whole)
                 seen = None
             yield piece
+        if seen is not None:
+            seen.close()
+            if seen.whole is not None:
+                await self.aend(seen.whole)
 
 
 def _raw(answer: Any) -> Any:
