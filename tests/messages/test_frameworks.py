@@ -20,7 +20,7 @@ from pydantic_ai import messages as pydantic_ai
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._strategies import damaged_conversations, histories, with_natives
 
-from orbiter.memory import AgentMemory, MemoryItem
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem
 from orbiter.memory.messages import (
     FORMATS,
     as_plain,
@@ -277,3 +277,41 @@ def test_a_story_of_every_provider_is_legal_elsewhere(format: Any) -> None:
 @given(st.one_of(histories, damaged_conversations(), *(map(with_natives, FORMATS))))
 def test_what_is_written_is_legal_however_broken_the_history(items: list[MemoryItem]) -> None:
     assert _illegal(items) == []
+
+
+@pytest.mark.parametrize("media", ["application/pdf", "audio/mp3", "image/svg+xml"])
+async def test_a_file_is_never_given_as_a_picture(media: str) -> None:
+    parts = [{"text": "Read it."}, {"inlineData": {"mimeType": media, "data": PIXEL}}]
+    items = await _stored([{"role": "user", "parts": parts}])
+
+    assert to_bedrock(items)["messages"] == [{"role": "user", "content": [{"text": "Read it."}]}]
+    (asked,) = to_langchain(items)
+    (request,) = to_pydantic_ai(items)
+    if not media.startswith("image/"):
+        kind = "audio" if media.startswith("audio/") else "file"
+        assert asked.content[1] == {"type": kind, "base64": PIXEL, "mime_type": media}
+    assert request.parts[0].content[1].media_type == media  # type: ignore[union-attr, index]
+
+
+async def test_what_pydantic_ai_has_no_form_for_leaves_no_empty_message() -> None:
+    document = {"type": "document", "source": {"type": "file", "file_id": "f"}}
+    items = await _stored(
+        [{"role": "user", "content": [document]}, {"role": "assistant", "content": "I see."}]
+    )
+
+    request, response = to_pydantic_ai(items)
+    assert request.parts[0].content  # type: ignore[union-attr]
+    assert response.parts == [pydantic_ai.TextPart("I see.")]
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses", "anthropic"])
+def test_calls_and_results_among_what_a_message_kept_are_not_written(format: str) -> None:
+    stray = [
+        {"type": "tool_use", "id": "c", "name": "look", "input": {}},
+        {"type": "tool_result", "tool_use_id": "c", "content": "rain"},
+    ]
+    for native in (stray, {"content": stray}):
+        items = [HumanMemory(content="Look.", native={format: native})]
+
+        assert _illegal(items) == []
+        assert "rain" not in str(to_langchain(items))

@@ -34,6 +34,8 @@ _CODECS: Mapping[str, Codec] = {
     "openai": _openai_chat,
 }
 """Whose form of a message says most, the first that an item kept; else the last."""
+_OF_TOOLS = ("tool_use", "tool_result", "tool_call", "function_call", "function_call_output")
+"""Blocks that are never taken over: calls and results are written from the items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ def _of_openai(message: Message) -> Iterable[Part]:
     if isinstance(content, str):
         yield Part(content)
     for block in objects_in(content):
-        yield _of_block(block)
+        if type_of(block) not in _OF_TOOLS:
+            yield _of_block(block)
 
 
 def _of_anthropic(message: Message) -> Iterable[Part]:
@@ -136,7 +139,7 @@ def _of_anthropic(message: Message) -> Iterable[Part]:
     if isinstance(content, str):
         yield Part(content)
     for block in objects_in(content):
-        if type_of(block) not in ("tool_use", "tool_result"):
+        if type_of(block) not in _OF_TOOLS:
             yield _of_block(block)
 
 
@@ -201,6 +204,9 @@ def _bytes(data: str) -> bytes | None:
 
 # Bedrock
 
+_FORMS = ("png", "jpeg", "gif", "webp")
+"""The pictures that it takes; Gemini's messages may hold a PDF in the same place."""
+
 
 def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
     """Return the arguments of `client.converse` of Amazon Bedrock: `messages` and `system`."""
@@ -245,7 +251,7 @@ def _bedrock(part: Part) -> Message | None:
         return {"reasoningContent": {"redactedContent": data}}
     if part.kind == "image" and data is not None:
         form = part.media.removeprefix("image/").replace("jpg", "jpeg")
-        return {"image": {"format": form, "source": {"bytes": data}}}
+        return {"image": {"format": form, "source": {"bytes": data}}} if form in _FORMS else None
     return None  # it has no pictures by URL, and thoughts need a signature
 
 
@@ -300,6 +306,10 @@ def _langchain(part: Part) -> Message:
         return {"type": "reasoning", "reasoning": part.text}
     if part.kind == "hidden thought":
         return {"type": "redacted_thinking", "data": part.data}
+    if part.kind == "image" and not part.media.startswith("image/"):
+        kind = part.media.partition("/")[0]
+        kind = kind if kind in ("audio", "video") else "file"
+        return {"type": kind, "base64": part.data, "mime_type": part.media}
     if part.kind in ("image", "url"):
         url = part.text or f"data:{part.media};base64,{part.data}"
         return {"type": "image_url", "image_url": {"url": url}}
@@ -326,14 +336,17 @@ def to_pydantic_ai(items: Sequence[MemoryItem]) -> "list[ModelMessage]":
             content = [made for part in speech.parts if (made := _prompt(kinds, part)) is not None]
             texts = [each for each in content if isinstance(each, str)]
             said = "\n".join(texts) if len(texts) == len(content) else content
-            messages.append(kinds.ModelRequest(parts=[kinds.UserPromptPart(content=said)]))
+            # What has no form here is left out, but an empty message no provider takes.
+            prompt = kinds.UserPromptPart(content=said or OPENING)
+            messages.append(kinds.ModelRequest(parts=[prompt]))
         else:
             parts = [made for part in speech.parts if (made := _said(kinds, part)) is not None]
             parts += [
                 kinds.ToolCallPart(tool_name=each.name, args=each.input, tool_call_id=each.id)
                 for each in speech.calls
             ]
-            messages.append(kinds.ModelResponse(parts=parts))
+            if parts:
+                messages.append(kinds.ModelResponse(parts=parts))
         if speech.results:
             returned = [
                 kinds.ToolReturnPart(
