@@ -1,6 +1,7 @@
 """The map: what means the same stands together, and everyone sees only their own points."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from html import unescape
@@ -9,6 +10,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 from tests.servers.databases import (
     PostgresServer,
@@ -193,6 +195,57 @@ async def test_the_map_is_the_same_after_a_restart_and_its_file_tells_nothing(
     for each in nothing:
         each.clear()
     assert len(await places_of(client(await served()))) == 40
+
+
+async def test_an_erasure_leaves_no_hash_of_anybody_in_the_file_and_moves_nobody_else(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    await fill(memory)
+    await memory.scope(user_id="ann").remember("a new lighthouse")
+    await memory.flush()
+    site = client(await served())
+    before = await places_of(site)
+    assert (await site.get("/ui/map/points", params={"user_id": "ann"})).json()["count"]
+    file = next(Path(memory.url.removeprefix("sqlite:///")).parent.glob("*.map.json"))
+    anns = {item.id for item in await memory.scope(user_id="ann").list(limit=100)}
+
+    erased = await Visitor(site).send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
+
+    assert "nothing is left" in erased.text
+    assert not file.exists()
+    after = await places_of(site)
+    assert after == {each: at for each, at in before.items() if each not in anns}
+    maps = json.loads(file.read_text())["maps"].values()
+    assert [len(each["points"]) for each in maps] == [len(after)]  # and no map of ann's
+
+
+async def test_a_drawing_that_began_before_an_erasure_is_not_written_after_it(
+    memory: AgentMemory, tmp_path: Path
+) -> None:
+    await memory.scope(user_id="ann").remember_many(texts("sea", 5))
+    await memory.flush()
+    places = map_points.Places(tmp_path / "of.map.json")
+
+    begun = places.erasures
+    places.note_erasure()
+    items = list(await memory.unscoped().list(limit=10))
+    kept = {"total": 5, "waiting": 0, "places": places, "name": "everyone"}
+    map_points._compute(items, [], 0, **kept, erasures=begun)  # type: ignore[arg-type]
+    assert not list(tmp_path.glob("*.map.json*"))
+
+    map_points._compute(items, [], 0, **kept, erasures=places.erasures)  # type: ignore[arg-type]
+    assert [each.name for each in tmp_path.glob("*.map.json*")] == ["of.map.json"]
+
+
+def test_a_file_that_cannot_be_put_in_its_place_leaves_none_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "of.map.json"
+    path.mkdir()
+    places = map_points.Places(path)
+    places.of("everyone")
+
+    places.save()
+
+    assert list(tmp_path.iterdir()) == [path]
 
 
 async def test_a_map_that_has_doubled_gets_a_new_layout(

@@ -110,6 +110,39 @@ async def test_a_key_of_a_user_sees_that_user_alone(
     assert [each["values"] for each in offered] == [["ben"], [], [], [], [], ["taste"]]
 
 
+async def test_a_link_narrows_for_whom_it_is_shown(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    await fill(memory)
+    url = await served(keys=keys)
+    own = Visitor(client(url, new_key(keys, "read", "ben")))
+    admin = Visitor(client(url, new_key(keys, "admin")))
+
+    first = (await own.twin("/index"))["types"]
+    then = (await admin.twin("/index", user_id="ben"))["types"]
+
+    assert first[0]["link"] == {"type": "item"}  # type: ignore[index]
+    assert then[0]["link"] == {"user_id": "ben", "type": "item"}  # type: ignore[index]
+
+
+async def test_whoever_is_erased_is_offered_and_counted_no_more(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await fill(memory)
+    visitor = Visitor(client(await served()))
+    nova = {"field": "agent_id"}
+    assert (await visitor.http.get("/ui/suggest", params=nova)).json()["values"] == ["nova"]
+    assert "ann" in str((await visitor.twin("/index"))["users"])
+
+    erased = await visitor.send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
+
+    assert "nothing is left" in erased.text
+    assert (await visitor.http.get("/ui/suggest", params=nova)).json()["values"] == []
+    twin = await visitor.twin("/index")
+    assert "ann" not in str(twin["users"])
+    assert twin["growth"][0]["total"] == 0  # type: ignore[index]
+
+
 async def test_users_are_listed_with_what_can_be_done(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

@@ -102,6 +102,22 @@ async def test_a_model_is_asked_by_the_server_and_its_key_is_on_no_page(
     assert url not in page + turn.text + twin
 
 
+async def test_a_key_of_a_user_is_told_that_the_model_failed_and_not_where_it_is(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    pytest.importorskip("openai")
+    refused: Answer = (401, {}, {"error": {"message": "no"}})
+    async with model(refused) as server:
+        url = await served(keys=keys, playground_url=server.url, playground_key="sk-x")
+        visitor = Visitor(client(url, new_key(keys, "write", "ann")))
+
+        turn = await visitor.send("/ui/playground", {}, message="hello")
+
+    assert "the model gave no answer" in turn.text
+    assert "the store failed" not in turn.text
+    assert server.url not in turn.text
+
+
 async def test_a_model_that_fails_is_told_without_the_key_and_nothing_is_kept(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:
@@ -115,6 +131,8 @@ async def test_a_model_that_fails_is_told_without_the_key_and_nothing_is_kept(
 
     assert "answered 401" in turn.text
     assert "secret" not in turn.text
+    assert ">hello</pre>" in turn.text  # what was typed is not lost
+    assert 'id="play-chat-title"' in turn.text
     assert (await memory.scope(user_id="ann").stats()).items == 0
 
 

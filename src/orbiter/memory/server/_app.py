@@ -105,7 +105,7 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.router.routes.extend(found)
         app.state.running.append(running)
     if settings.with_dashboard:
-        from orbiter.memory.server.dashboard import routes  # noqa: PLC0415
+        from orbiter.memory.server.dashboard import note_erasure, routes  # noqa: PLC0415
         from orbiter.memory.server.dashboard.page import as_page  # noqa: PLC0415
         from orbiter.memory.server.dashboard.slow_parts import SlowParts  # noqa: PLC0415
 
@@ -113,6 +113,8 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.works = SlowParts(app.state.orbiter.link)
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
+        server: ServerState = app.state.orbiter
+        server.jobs.after_erasure.append(lambda: note_erasure(server.memory, server.keys))
 
 
 @asynccontextmanager

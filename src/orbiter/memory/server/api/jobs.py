@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -108,6 +108,7 @@ class Jobs:
         """What comes to its end whoever waits for it; see `_to_end`."""
         self._pruned = datetime.min.replace(tzinfo=UTC)
         self.is_leaving = False
+        self.after_erasure: list[Callable[[], Awaitable[None]]] = []  # whoever else keeps something
         """Whether the server ends, and nobody is kept waiting."""
 
     # Beginning
@@ -275,13 +276,12 @@ class Jobs:
         report: bytes | None = None,
         problem_: dict[str, Any] | None = None,
     ) -> None:
-        self._link.limits.give(under_way(job))
-        job.report, job.problem = report, problem_
-        job.state = "failed" if report is None else "done"
-        job.ended_at = datetime.now(UTC)
         if isinstance(found, Erasure) and not found.dry_run:
-            self._drop_reports(job.given)
+            await self._hear_erased(job.given)  # before anybody is told that it is done
             self._link.tell("erased", job.given)
+        self._link.limits.give(under_way(job))
+        job.report, job.problem, job.ended_at = report, problem_, datetime.now(UTC)
+        job.state = "failed" if report is None else "done"
         job.by, job.given, job.saved = None, {}, {}
         older = self._forget_older(job.owner)
         try:
@@ -386,6 +386,8 @@ class Jobs:
 
     async def _hear_erased(self, erased: Mapping[str, Any]) -> None:
         self._drop_reports(erased)
+        for forget in self.after_erasure:
+            await forget()
 
     async def _look(self, job: Job) -> None:
         """See how far a job of another server is."""

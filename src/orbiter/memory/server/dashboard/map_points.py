@@ -97,6 +97,8 @@ class Placed:
     """How many points there were when the layout was computed."""
     names: dict[int, list[str]] = field(default_factory=dict)
     """By group, what the words that name it are known by."""
+    is_current: bool = True
+    """Whether it was drawn since somebody was erased; the file has no other."""
 
 
 class Places:
@@ -110,6 +112,8 @@ class Places:
         self._path = path
         self._salt = secrets.token_hex(16)
         self._maps: dict[str, Placed] = {}
+        self.erasures = 0
+        """How often somebody was erased: what was read before is not written after."""
         self.lock = threading.Lock()
         self._load()
 
@@ -159,6 +163,7 @@ class Places:
         maps = {
             name: {"base": each.base, "points": each.points, "names": each.names}
             for name, each in self._maps.items()
+            if each.is_current
         }
         fresh = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.new")
         with suppress(OSError):
@@ -166,15 +171,31 @@ class Places:
             with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
                 file.write(json.dumps({"salt": self._salt, "maps": maps}).encode())
             fresh.replace(self._path)
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)  # half a file, of a disk that is full
+
+    def note_erasure(self) -> None:
+        """Remove the file: nothing of somebody who is erased stays in it, not even a hash.
+
+        Places stay known until the server ends, and are written again as maps are drawn again.
+        """
+        with self.lock:
+            self.erasures += 1
+            for each in self._maps.values():
+                each.is_current = False
+            if self._path is not None:
+                with suppress(OSError):
+                    self._path.unlink(missing_ok=True)
 
 
 async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None) -> Drawn:
     """Return the map of what *handle* reaches, which has *total* memories."""
+    places = Places(None) if places is None else places
+    erasures = places.erasures
     items = await _newest(handle)
     vectors, dimension = await _vectors(handle, [item.id for item in items])
     shown = [item for item in items if item.id in vectors] if vectors else items
     raw = [vectors[item.id] for item in shown] if vectors else []
-    places = Places(None) if places is None else places
     name = repr((*Query(metadata=handle.scope).wanted.items(), dimension))
     return await asyncio.to_thread(
         _compute,
@@ -184,6 +205,7 @@ async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None
         total=total,
         waiting=len(items) - len(shown),
         places=places,
+        erasures=erasures,
         name=name,
     )
 
@@ -227,6 +249,7 @@ def _compute(
     total: int,
     waiting: int,
     places: Places,
+    erasures: int,
     name: str,
 ) -> Drawn:
     """Place the memories; for many, this takes a second, and so runs in a thread."""
@@ -240,10 +263,11 @@ def _compute(
         rows = projection.directions_of_words([item.content for item in items])
     with places.lock:  # maps of several scopes may be drawn at once
         placed = places.of(name)
-        before = (placed.points, dict(placed.names))
+        before = (placed.points, dict(placed.names), placed.is_current)
         layout = _layout(rows, [places.known_by(item.id) for item in items], placed)
         groups = _named_groups(items, layout, placed, places.word)
-        if (placed.points, placed.names) != before:
+        placed.is_current = places.erasures == erasures
+        if placed.is_current and (placed.points, placed.names, True) != before:
             places.save()
     xs, ys = (layout.places * 1_000).round().astype(int).T.tolist()
     points: dict[str, object] = {

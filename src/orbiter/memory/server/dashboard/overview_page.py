@@ -6,7 +6,7 @@ database, in one statement each, and kept for a while; no visit counts it again.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from orbiter.memory.agent import ScopedMemory
@@ -51,7 +51,7 @@ class Slice:
     value: str
     label: str
     count: int
-    link: dict[str, str]
+    link: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +144,22 @@ async def _count(handle: ScopedMemory, since: datetime, until: datetime | None) 
     return sum(each.items for each in counted)
 
 
-async def _top(ask: Ask, field: str) -> list[Slice]:
-    return await _slices.get(ask, lambda: _read_top(ask, field), field)
+_NAMES = {"user_id": "user_id", "agent_id": "agent_id", "memory_type": "type"}
+"""What an address calls a field, if it can be narrowed to one value of it."""
 
 
-async def _read_top(ask: Ask, field: str) -> list[Slice]:
-    counted = await ask.handle.count_by(field, limit=_TOP)
-    names = {"user_id": "user_id", "agent_id": "agent_id", "memory_type": "type"}
-    return [
-        Slice(
-            str(each.value),
-            str(environment().filters["kind"](each.value))
-            if field == "memory_type"
-            else str(each.value),
-            each.items,
-            {**ask.scope, names[field]: str(each.value)} if field in names else {},
-        )
-        for each in counted
-    ]
+async def _top(ask: Ask, name: str) -> list[Slice]:
+    slices = await _slices.get(ask, lambda: _read_top(ask, name), name)
+    if name not in _NAMES:
+        return slices
+    # Not kept: of one scope, a key says a part to one reader and the address says it to another.
+    return [replace(each, link={**ask.scope, _NAMES[name]: each.value}) for each in slices]
+
+
+async def _read_top(ask: Ask, name: str) -> list[Slice]:
+    kind = environment().filters["kind"] if name == "memory_type" else str
+    counted = await ask.handle.count_by(name, limit=_TOP)
+    return [Slice(str(each.value), str(kind(each.value)), each.items) for each in counted]
 
 
 async def _tokens(ask: Ask) -> Saved:

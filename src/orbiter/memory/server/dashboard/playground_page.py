@@ -4,12 +4,18 @@ Without a model the answers are scripted from what was recalled. With one, the s
 its key stays on the server.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.errors import (
+    MemoryConnectionError,
+    MemoryTimeoutError,
+    QueryError,
+    UnsupportedError,
+)
 from orbiter.memory.model.items import MemoryItem, role_of
 from orbiter.memory.server.dashboard.chat_address import Watched, chat_of
 from orbiter.memory.server.dashboard.context_lab import Task, result_of
@@ -21,6 +27,7 @@ from orbiter.memory.summarizers.openai_summarizer import ChatModel
 
 __all__ = ["pages", "scripted_reply"]
 
+_LOG = logging.getLogger(__name__)
 pages = Pages()
 
 _CHAT = "playground"
@@ -46,6 +53,7 @@ async def playground(ask: Ask) -> Data:
         "model": _model_name(ask.server.settings),
         "turns": await _turns(ask, name) if has_owner else [],
         "turn": None,
+        "why": "",
     }
 
 
@@ -72,18 +80,36 @@ async def say(ask: Ask) -> Response:
             reply = scripted_reply(result["memories"])
         else:
             model = _model(settings)
-            reply = await model.reply(result["messages"]["openai"]["sent"]["messages"])
+            try:
+                reply = await model.reply(result["messages"]["openai"]["sent"]["messages"])
+            except (MemoryConnectionError, MemoryTimeoutError) as exc:
+                return {
+                    **await turn_data(result),
+                    "kept": [],
+                    "unsent": text,
+                    "why": _why(ask, exc),
+                }
         kept = await chat.add(
             [{"role": "user", "content": text}, {"role": "assistant", "content": reply or "…"}]
         )
+        return {**await turn_data(result), "kept": kept, "why": ""}
+
+    async def turn_data(result: dict[str, Any]) -> Data:
         return {
             "chat": name,
             "turns": await _turns(ask, name),
             "turn": {**result, "sent": result["messages"]["openai"]["sent"]["messages"]},
-            "kept": kept,
         }
 
     return await slow_part(ask, "parts/playground.html", work)
+
+
+def _why(ask: Ask, error: Exception) -> str:
+    """Return why the model gave no answer; only who may see everyone's learns where it is."""
+    if ask.principal.is_bound:
+        _LOG.error("the model of the playground gave no answer: %s", error)
+        return "the model gave no answer; try again later, or ask the administrator of the server"
+    return str(error)
 
 
 def scripted_reply(memories: Sequence[Mapping[str, Any]]) -> str:

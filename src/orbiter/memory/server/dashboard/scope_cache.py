@@ -8,14 +8,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.dashboard.page import Ask
 
-__all__ = ["ScopeCache"]
+__all__ = ["ScopeCache", "forget_figures"]
 
 _T = TypeVar("_T")
 _Kept = OrderedDict[tuple[object, ...], tuple[float, "asyncio.Future[_T]"]]
@@ -28,6 +28,7 @@ class ScopeCache(Generic[_T]):
         self._seconds = seconds
         self._most = most
         self._memories: WeakKeyDictionary[AgentMemory, _Kept[_T]] = WeakKeyDictionary()
+        _caches.add(self)
 
     async def get(self, ask: Ask, make: Callable[[], Awaitable[_T]], *mark: object) -> _T:
         """Return what *make* gave for the page's scope and *mark*, or have it made."""
@@ -47,6 +48,18 @@ class ScopeCache(Generic[_T]):
                 kept.pop(key, None)
             raise
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._memories.clear()
+    def clear(self, memory: AgentMemory | None = None) -> None:
+        """Forget everything, or all that is of *memory*."""
+        if memory is None:
+            self._memories.clear()
+        else:
+            self._memories.pop(memory, None)
+
+
+_caches: "WeakSet[ScopeCache[Any]]" = WeakSet()
+
+
+def forget_figures(memory: AgentMemory) -> None:
+    """Forget what is kept of *memory*, as names of somebody who was erased may be in it."""
+    for each in _caches:
+        each.clear(memory)
