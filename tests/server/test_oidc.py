@@ -172,6 +172,8 @@ async def test_what_is_wrong_with_a_token_makes_it_none(
         "expired": issuer.token(exp=now - 120),
         "never expires": issuer.token(exp=None),
         "an end that is no time": issuer.token(exp=float("inf")),
+        "an end beyond all years": issuer.token(exp=10**12),
+        "an end beyond the calendar": issuer.token(exp=10**17),
         "not yet valid": issuer.token(nbf=now + 600),
         "made in the future": issuer.token(iat=now + 600),
         "unknown kid": issuer.token("two", signer=issuer.signers["one"]),

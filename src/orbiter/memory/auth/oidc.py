@@ -119,7 +119,15 @@ class TokenVerifier:
             return self._principal(claims)
         except AccessError:
             raise
-        except (self._jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+        # `OSError` is an end that the system's calendar does not reach.
+        except (
+            self._jwt.PyJWTError,
+            ValueError,
+            TypeError,
+            OverflowError,
+            OSError,
+            RecursionError,
+        ):
             return None
 
     async def close(self) -> None:
