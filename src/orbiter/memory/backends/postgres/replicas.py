@@ -119,8 +119,11 @@ class Replicas:
         writes = self._writes
         if self._sees_all or self._known_after != writes:
             async with self._primary.lease(pool) as connection:
-                ((self._position,),) = await self._primary.do(connection, Statement(_WRITTEN))
-            self._known_after = writes
+                ((position,),) = await self._primary.do(connection, Statement(_WRITTEN))
+            # Of answers that overtake each other, an older one is no answer to who wrote since.
+            if writes < self._known_after:
+                return str(position)
+            self._position, self._known_after = position, writes
         return self._position
 
     # Reading
