@@ -158,6 +158,29 @@ def test_a_job_and_its_report_are_there_in_every_worker(server: WorkerServer) ->
     assert [server.ask("GET", place, pid=pid).status for pid in (first, second)] == [404, 404]
 
 
+def test_a_job_of_a_worker_that_was_killed_a_moment_ago_is_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    options = ("--no-mcp", "--no-dashboard")
+    with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
+        first, second = server.until_all_serve(2)
+        asked = {"Prefer": "respond-async", "Idempotency_Key": "one"}
+        begun = server.ask("POST", "/v1/store/settle", pid=first, **asked)
+        server.process.send_signal(signal.SIGSTOP)  # it has not noticed yet
+        try:
+            os.kill(first, signal.SIGKILL)
+            stat = Path(f"/proc/{first}/stat")
+            until_blocking(lambda: ") Z " in stat.read_text(), "the end of a worker")
+            again = server.ask("POST", "/v1/store/settle", pid=second, **asked)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        listed = server.ask("GET", "/v1/jobs").data["jobs"]
+
+    assert begun.status == 202, begun.body
+    assert again.status in (200, 202), again.body
+    assert [job["id"] for job in listed] == [begun.data["id"]]
+
+
 def test_metrics_are_the_sum_of_all_workers_also_of_one_that_ended(server: WorkerServer) -> None:
     pids = server.until_all_serve(2)
     label = {"route": "/v1/memories", "method": "GET", "status": "2xx"}
@@ -366,3 +389,15 @@ def test_a_server_whose_worker_cannot_begin_ends_with_the_reason(tmp_path: Path)
     assert ended.stderr.count("this server has no keys") == 1, ended.stderr
     assert "a worker ended before it served" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("url", ["memory://", ":memory:", "sqlite:///:memory:"])
+def test_workers_over_a_store_in_memory_are_refused_as_each_would_have_its_own(url: str) -> None:
+    command = [*COMMAND, "--port", "0", "--workers", "2", "--url", url]
+
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert f"`{url}` is in the memory of one" in ended.stderr
+    assert "leave `--workers` out" in ended.stderr

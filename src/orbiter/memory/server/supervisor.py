@@ -115,6 +115,8 @@ class Supervisor:
         self._failures = 0
         self._is_stopping = False
         self._reload = [asyncio.Event() for _ in range(workers)]
+        self._replacing = asyncio.Lock()
+        """Held while a reload replaces one worker: twice as many at a time may be too many."""
         self.failed: asyncio.Future[WorkerFailedError] = asyncio.get_running_loop().create_future()
         """Done when no worker can be kept any more."""
 
@@ -204,6 +206,8 @@ class Supervisor:
         code = await worker.process.wait()
         worker.writer.close()
         self._workers.remove(worker)
+        if self._limits is not None:
+            self._limits.clear(worker.number)  # its number may be nobody's for long
         if worker.counts is not None:
             self._retired.update({n: c for n, c in worker.counts.items() if n[0] != "~"})
         for number in list(self._questions):
@@ -246,15 +250,21 @@ class Supervisor:
                 self._failures = 0 if lived >= _LONG else self._failures + 1
                 worker = None
                 continue
-            self._reload[place].clear()
-            fresh = await self._begin()
-            try:
-                await self._served(fresh)
-            except WorkerFailedError as exc:
-                _LOG.error("the worker %d stays: %s", worker.process.pid, exc)
-                continue
-            await self._end(worker)
-            worker = fresh
+            async with self._replacing:
+                self._reload[place].clear()
+                if worker.process.returncode is None:
+                    worker = await self._successor(worker)
+
+    async def _successor(self, worker: _Worker) -> _Worker:
+        """End a worker once another serves in its place, and return that; else the old one."""
+        fresh = await self._begin()
+        try:
+            await self._served(fresh)
+        except WorkerFailedError as exc:
+            _LOG.error("the worker %d stays: %s", worker.process.pid, exc)
+            return worker
+        await self._end(worker)
+        return fresh
 
     async def _replacement(self) -> _Worker | None:
         """Return another worker that serves; `None` if it did not come to that."""

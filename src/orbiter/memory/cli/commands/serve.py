@@ -198,6 +198,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     )
     link = join_supervisor() if VARIABLE in os.environ else None
     if workers > 1 and link is None:
+        _check_shared(run)
         return await _supervise(run, settings, workers=workers, open_page=open_page)
     memory = run.unopened(reranker=reranker)
     if is_served(memory):
@@ -247,6 +248,14 @@ async def until_stopped(
                 await stop.wait()
         if link is None:
             _show_stop(run)
+
+
+def _check_shared(run: CommandContext) -> None:
+    """Refuse several workers over a store in memory: each would have one of its own."""
+    url = run.target.setting("url")[0] or ""
+    if url.lower().removeprefix("sqlite:///") in ("memory://", ":memory:"):
+        reason = "is in the memory of one process; name another `--url`, or leave `--workers` out"
+        raise UsageError(f"`{url}` {reason}")
 
 
 async def _until_either(*events: asyncio.Event) -> None:

@@ -139,8 +139,10 @@ class Jobs:
         job.once = hashed(principal.key_id or "", once)
         job.digest = request_digest(job, job.id)
         async with self._alone(job.once):
-            known = [self._once[job.once]] if job.once in self._once else []
-            for job_id in known or await self._link.ask("once", job.once):
+            job_ids = [] if job.once in self._once else await self._link.ask("once", job.once)
+            if not job_ids and self._link.workers > 1:
+                await self.resume()  # a worker that was killed a moment ago may have begun it
+            for job_id in job_ids or filter(None, [self._once.get(job.once)]):
                 return require_same(await self.find(job_id, principal), job)
             return await self._begin(job, target)
 
