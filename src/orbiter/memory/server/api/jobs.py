@@ -45,14 +45,9 @@ from orbiter.memory.wire.calls import dump_param, load_param
 __all__ = ["Jobs"]
 
 _LOG = logging.getLogger(__name__)
-_AT_ONCE = 4
-"""Jobs of one key that run at a time; of those that read everything, one."""
-
-_MAX_JOBS = 32
-"""Jobs of one key that may be under way, queued ones included."""
-
-_MAX_ENDED = 100
-"""Jobs of one key that are kept after their end: the newest."""
+_AT_ONCE, _MAX_JOBS, _MAX_ENDED = 4, 32, 100
+"""Jobs of one key that run at a time (of those that read everything, one), that may be under way,
+queued ones included, and that are kept after their end: the newest."""
 
 _AGAIN = timedelta(minutes=10)
 """How long a report that was sent can be asked for again: the answer may not have arrived."""
@@ -107,8 +102,8 @@ class Jobs:
         self._steps: set[asyncio.Task[None]] = set()
         """What comes to its end whoever waits for it; see `_to_end`."""
         self._pruned = datetime.min.replace(tzinfo=UTC)
-        self.is_leaving = False
         self.after_erasure: list[Callable[[], Awaitable[None]]] = []  # whoever else keeps something
+        self.is_leaving = False
         """Whether the server ends, and nobody is kept waiting."""
 
     # Beginning
