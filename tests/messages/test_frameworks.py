@@ -290,7 +290,8 @@ async def test_a_file_is_never_given_as_a_picture(media: str) -> None:
     if not media.startswith("image/"):
         kind = "audio" if media.startswith("audio/") else "file"
         assert asked.content[1] == {"type": kind, "base64": PIXEL, "mime_type": media}
-    assert request.parts[0].content[1].media_type == media  # type: ignore[union-attr, index]
+    part: Any = request.parts[0]
+    assert part.content[1].media_type == media
 
 
 async def test_what_pydantic_ai_has_no_form_for_leaves_no_empty_message() -> None:
