@@ -127,8 +127,8 @@ class LocalEngine(MemoryEngine):
         try:
             if not self._core.is_open:  # opening it reads what only the primary knows for sure
                 await self._core.init()
-        except BaseException:
-            call.close()  # it will not be awaited
+        except BaseException:  # cancellation included: the call will not be awaited
+            call.close()
             raise
         with reading_from("replica"):
             return await call

@@ -76,7 +76,7 @@ async def key_store(
     try:
         await _move_keys(table, url, is_asked=moves)
         yield table
-    except BaseException:
+    except BaseException:  # cancellation included: nothing is left open
         await table.close()
         raise
     if not stays_open:
