@@ -17,6 +17,7 @@ from orbiter.memory.integrations._resent_history import find_new, one_at_a_time,
 from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, read_on
 from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
+from orbiter.memory.tasks.offload import MANY, apart
 
 __all__ = ["COMPLETE", "Complete", "Pieces", "Turn", "warn_of"]
 
@@ -88,7 +89,8 @@ class Turn:
         items = [item for piece in pieces for item in piece]
         self.question = _question(items)
         stored = await read_stored(self.calls.handle, self.chat_id, pieces, format)
-        marks = find_new(pieces, stored, format)
+        is_long = len(items) + len(stored) > MANY
+        marks = await apart(is_long, find_new, pieces, stored, format)
         new = [each for each, is_new in zip(messages, marks, strict=True) if is_new]
         # A text is the task of the context, and added behind it; all else has to be in the chat.
         is_text = marks[-1] and [role_of(item) for item in pieces[-1]] == ["human"]
