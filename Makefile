@@ -64,8 +64,8 @@ check: $(VENV)/.dev ## only format, lint, names, types and import layers
 fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000
 
-soak: $(VENV)/.dev ## kill, cut off and starve the stores for half an hour (SCALE=0.1: a tenth)
-	$(BIN)/python benchmarks/soak.py --scale $(or $(SCALE),1)
+soak: $(VENV)/.dev ## kill, cut off and starve the stores for hours; goes on where it was stopped (SCALE=0.1: a tenth)
+	$(BIN)/python benchmarks/soak.py --scale $(or $(SCALE),1) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1 a million rows)
 	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(if $(FULL),--full)

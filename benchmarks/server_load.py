@@ -204,6 +204,11 @@ def resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def handles_of(pid: int) -> int:
+    """Return how many files and sockets a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 async def missing(port: int, stored: Sequence[tuple[str, str]]) -> int:
     """Return how many acknowledged memories are not there."""
     lost = 0

@@ -1,21 +1,38 @@
 """The long tiers of the crash tests: `make soak`, or `python benchmarks/soak.py --scale 0.1`.
 
-Every fault is one that `tests/crash` injects a few times. Exits 1 if anything acknowledged was
-lost, anything was torn, hung or leaked.
+Every fault is one that `tests` injects a few times. All of it takes many hours, so it can be
+stopped at any moment: what was done is kept in `build/soak.json` after every round, the next run
+goes on there, and the table has the sums over all runs. Exits 1 if anything acknowledged was lost,
+anything was torn, hung or leaked, in this run or one before.
 """
 
 import argparse
 import asyncio
+import json
 import random
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.crash._faults import (  # noqa: E402 - found by the line above
+from benchmarks.server_load import (  # noqa: E402 - found by the line above
+    GROWTH,
+    USERS,
+    free_port,
+    handles_of,
+    load,
+    missing,
+    resident,
+    running,
+)
+from tests.crash._faults import (  # noqa: E402
     Figures,
     cancel_writes,
     cut_power,
@@ -26,10 +43,18 @@ from tests.crash._faults import (  # noqa: E402 - found by the line above
     write_from_processes,
 )
 from tests.crash._postgres_load import Load  # noqa: E402
+from tests.server.every_door import ask_everywhere  # noqa: E402
 from tests.servers.databases import PostgresServer  # noqa: E402
 from tests.stores.side_by_side import run as side_by_side  # noqa: E402
 
 from orbiter.memory import PostgresMemoryStore  # noqa: E402
+from orbiter.memory.auth import KeyFile  # noqa: E402
+from orbiter.memory.model.items import MemoryMetadata  # noqa: E402
+
+KEPT = ROOT / "build" / "soak.json"
+CLIENTS = 200
+HANDLES = 50
+"""More files and sockets than in its second minute that a server may have open."""
 
 Round = Callable[[int, random.Random], Awaitable[Figures]]
 
@@ -96,56 +121,158 @@ async def _compare(number: int, dice: random.Random) -> Figures:
     return Figures(cycles=steps, acknowledged=steps)
 
 
+async def _doors(number: int, dice: random.Random) -> Figures:
+    """Have a hundred users whose names look alike ask through every door."""
+    with folder() as place:
+        verdict = await ask_everywhere(place, dice, users=100)
+    for each in [*verdict.leaked, *verdict.missing]:
+        print(f"\n{each}", flush=True)
+    return Figures(cycles=verdict.pairs, lost=len(verdict.missing), leaked=len(verdict.leaked))
+
+
+@asynccontextmanager
+async def _clients() -> AsyncIterator[Round]:
+    """Serve 200 clients from one process, which is looked at after every minute."""
+    with tempfile.TemporaryDirectory() as name:
+        place, port = Path(name), free_port()
+        kept = KeyFile(place / "keys.json")
+        keys = [
+            kept.create(scope=MemoryMetadata(user_id=f"user-{n}"), role="write")[1]
+            for n in range(USERS)
+        ]
+        serve = ("-m", "orbiter.memory.cli", "serve", "--url", str(place / "agent.db"))
+        more = ("--port", str(port), "--keys", str(place / "keys.json"), "--rate", "100000")
+        async with running(*serve, *more, port=port) as pid:
+            seen: list[tuple[int, int]] = []
+
+            async def minute(number: int, dice: random.Random) -> Figures:
+                tally = await load(port, keys, pid, clients=CLIENTS, seconds=60, writes=0.5)
+                seen.append((resident(pid), handles_of(pid)))
+                size, handles = seen[-1]
+                # Its caches fill in the first ten minutes; a leak goes on.
+                early, (_, few) = seen[min(len(seen) - 1, 10)][0], seen[min(len(seen) - 1, 1)]
+                sys.stderr.write(f"{size / 1e6:,.0f} MB, {handles} handles ")
+                figures = Figures(
+                    cycles=1,
+                    acknowledged=len(tally.stored),
+                    lost=await missing(port, tally.stored) + len(tally.errors),
+                    leaked=int(size > early + GROWTH) + int(handles > few + HANDLES),
+                )
+                return figures if figures.is_clean else _named(repr(tally.errors[:3]), figures)
+
+            yield minute
+
+
 def _named(what: str, figures: Figures) -> Figures:
     print(f"\n{what}: {figures}", flush=True)
     return figures
 
 
-TIERS: dict[str, tuple[Round, int]] = {
-    "kill -9": (_kill, 1_000),
-    "power cuts": (_cut, 5_000),
-    "cancelled writes": (_cancel, 100_000),
-    "failing disk": (_fail, 2_000),
-    "open and close": (_open, 1_000),
-    "adds from 5 processes": (_processes, 50_000),
-    "Postgres restarts": (_restart, 100),
-    "side by side": (_compare, 100_000),
+class Tier(NamedTuple):
+    """A fault, and how often it is wanted."""
+
+    open: Callable[[], AbstractAsyncContextManager[Round]]
+    """Gives a round of it, and holds what all rounds of a run need."""
+    cycles: int
+
+
+def _alone(work: Round, cycles: int) -> Tier:
+    """Return the tier of a round that needs nothing but itself."""
+    return Tier(lambda: nullcontext(work), cycles)
+
+
+TIERS: dict[str, Tier] = {
+    "kill -9": _alone(_kill, 10_000),
+    "power cuts": _alone(_cut, 5_000),
+    "cancelled writes": _alone(_cancel, 100_000),
+    "failing disk": _alone(_fail, 2_000),
+    "open and close": _alone(_open, 1_000),
+    "adds from 5 processes": _alone(_processes, 50_000),
+    "Postgres restarts": _alone(_restart, 100),
+    "side by side": _alone(_compare, 1_000_000),
+    "pairs of users": _alone(_doors, 1_000_000),
+    "minutes of 200 clients": Tier(_clients, 360),
 }
-"""By name: a round, and how many cycles are wanted."""
 
 
-async def _run(name: str, scale: float, deadline: float, seed: int) -> Figures:
-    work, cycles = TIERS[name]
-    wanted, figures, dice, number = cycles * scale, Figures(), random.Random(seed), 0
-    started = time.monotonic()
-    while figures.cycles < wanted and time.monotonic() < deadline:
-        figures += await work(number, dice)
-        number += 1
-        passed = time.monotonic() - started
-        print(f"\r{name}: {figures.cycles:,} of {wanted:,.0f}, {passed:.0f} s", end="", flush=True)
+@dataclass
+class Sum:
+    """What all runs of a tier did."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    figures: Figures = field(default_factory=Figures)
+
+    @classmethod
+    def all_of(cls, path: Path) -> "dict[str, Sum]":
+        """Return the sums that a file holds, of every tier that was ever run."""
+        if not path.exists():
+            return {}
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: cls(each["rounds"], each["seconds"], Figures(**each["figures"]))
+            for name, each in kept.items()
+        }
+
+
+def _keep(sums: dict[str, Sum], path: Path) -> None:
+    """Write the sums down; a run that is killed meanwhile leaves those before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    kept = {name: asdict(each) for name, each in sums.items()}
+    beside.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    beside.replace(path)
+
+
+async def _run(name: str, wanted: float, deadline: float, sums: dict[str, Sum], path: Path) -> None:
+    """Go on with a tier until there are as many cycles as are wanted, or the time is over."""
+    done = sums.setdefault(name, Sum())
+    if done.figures.cycles >= wanted:
+        return
+    async with TIERS[name].open() as work:
+        while done.figures.cycles < wanted and time.monotonic() < deadline:
+            seed, began = time.time_ns() % 10**9, time.monotonic()
+            figures = await work(done.rounds, random.Random(seed))
+            if not figures.is_clean:
+                print(f"\n{name}: seed {seed}", flush=True)
+            done.figures += figures
+            done.rounds += 1
+            done.seconds += time.monotonic() - began
+            _keep(sums, path)
+            told = f"{done.figures.cycles:,} of {wanted:,.0f}, {done.seconds:,.0f} s in all"
+            print(f"\r{name}: {told}", end="", flush=True)
     print(flush=True)
-    return figures
+
+
+def _table(sums: dict[str, Sum]) -> str:
+    columns = ("cycles", "acknowledged", "lost", "torn", "hung", "leaked")
+    lines = [f"{'tier':<24}{'hours':>7}" + "".join(f"{name:>14}" for name in columns)]
+    for name, each in sums.items():
+        values = asdict(each.figures)
+        told = "".join(f"{values[column]:>14,}" for column in columns)
+        lines.append(f"{name:<24}{each.seconds / 3600:>7.2f}{told}")
+    return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the cycles")
-    parser.add_argument("--minutes", type=float, default=120.0, help="at most, shared by all tiers")
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
+    parser.add_argument("--minutes", type=float, help="at most, shared by all tiers")
     parser.add_argument("--tier", choices=TIERS, action="append", help="only this one; repeatable")
+    parser.add_argument("--kept", type=Path, default=KEPT, help="the file with the sums")
+    parser.add_argument("--fresh", action="store_true", help="begin at nothing")
     options = parser.parse_args()
     names = options.tier or list(TIERS)
-    print(f"seed {options.seed}")
-    results = {}
-    for name in names:
-        deadline = time.monotonic() + options.minutes * 60 / len(names)
-        results[name] = asyncio.run(_run(name, options.scale, deadline, options.seed))
-    print(f"\n{'tier':<24}{'cycles':>9}{'acknowledged':>14}{'lost':>6}{'torn':>6}{'hung':>6}"
-          f"{'leaked':>8}")  # fmt: skip
-    for name, each in results.items():
-        print(f"{name:<24}{each.cycles:>9,}{each.acknowledged:>14,}{each.lost:>6,}{each.torn:>6,}"
-              f"{each.hung:>6,}{each.leaked:>8,}")  # fmt: skip
-    return int(not all(each.is_clean for each in results.values()))
+    sums = {} if options.fresh else Sum.all_of(options.kept)
+    try:
+        for name in names:
+            share = float("inf") if options.minutes is None else options.minutes * 60 / len(names)
+            wanted = TIERS[name].cycles * options.scale
+            asyncio.run(_run(name, wanted, time.monotonic() + share, sums, options.kept))
+    except KeyboardInterrupt:
+        print("\nstopped; the next run goes on here")
+    print(f"\n{_table(sums)}")
+    return int(not all(each.figures.is_clean for each in sums.values()))
 
 
 if __name__ == "__main__":
