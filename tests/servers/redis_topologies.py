@@ -11,6 +11,7 @@ a topology; `repair()` makes it whole for the next one.
 
 import asyncio
 import contextlib
+import functools
 import secrets
 import ssl
 from abc import ABC, abstractmethod
@@ -81,20 +82,25 @@ class _Topology(ABC):
 class RedisCluster(_Topology):
     """Masters that share the slots evenly: `with RedisCluster.start() as cluster: ...`.
 
+    Their replicas, if there are some, stand behind them in `nodes`, in the same order.
     A node stops and starts by itself: `cluster.nodes[1].stop(mode="immediate")`; the slots of the
     others go on being served. Needs the package `redis`.
     """
 
     @classmethod
-    def start(cls, nodes: int = 3, *, settings: Mapping[str, str] = {}) -> Self:
+    def start(cls, nodes: int = 3, *, replicas: int = 0, settings: Mapping[str, str] = {}) -> Self:
         """Start *nodes* masters and return when each of them says `cluster_state:ok`.
 
+        Each has *replicas*, and a replica takes over from a master that is down.
         It takes two seconds: so long a master waits before it serves. *settings* are lines of
         `valkey.conf`. Raises what `RedisServer.start` raises.
         """
         imported("redis", for_tests_with="Redis")
+        password = secrets.token_hex(16)
         merged = {
-            "requirepass": secrets.token_hex(16),
+            "requirepass": password,
+            "masterauth": password,
+            "repl-diskless-sync-delay": "0",
             "cluster-enabled": "yes",
             "cluster-announce-ip": "127.0.0.1",
             "cluster-node-timeout": "1000",
@@ -113,6 +119,14 @@ class RedisCluster(_Topology):
                 begin, end = (_SLOTS * i // nodes for i in (index, index + 1))
                 _ask(node, "CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
                 _ask(servers[0], "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+            masters = [(node, _ask(node, "CLUSTER", "MYID")) for node in servers]
+            for master, name in masters * replicas:
+                bus = processes.free_port()
+                node = RedisServer.start(settings={"cluster-port": str(bus), **merged})
+                servers.append(undo.enter_context(node))
+                _ask(servers[0], "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+                what = f"a replica that knows the master on port {master.port}"
+                wait_until(functools.partial(_replicates, node, name), what=what)
             cluster = cls(*servers)
             cluster.repair()
             undo.pop_all()
@@ -126,7 +140,10 @@ class RedisCluster(_Topology):
         """Tell whether every node is up, knows all others and takes every slot for served."""
         wanted = {"cluster_state": "ok", "cluster_slots_ok": str(_SLOTS)}
         wanted["cluster_known_nodes"] = str(len(self.nodes))
-        return all(wanted.items() <= _ask(node, "CLUSTER INFO").items() for node in self.nodes)
+        roles = [_ask(node, "ROLE") for node in self.nodes]
+        return all(
+            wanted.items() <= _ask(node, "CLUSTER INFO").items() for node in self.nodes
+        ) and all(role[0] == "master" or role[3] == "connected" for role in roles)
 
     def owner_of(self, slot: int) -> int:
         """Return the index of the node that serves *slot*, as the first running node sees it."""
@@ -168,7 +185,10 @@ class RedisCluster(_Topology):
         while move_keys(100):
             pass
         # A source without keys gets no new ones: it sends their writers on.
-        for node in (target, source, *filter(_is_up, self.nodes)):
+        masters = [
+            node for node in self.nodes if _is_up(node) and _ask(node, "ROLE")[0] == "master"
+        ]
+        for node in (target, source, *masters):
             _ask(node, "CLUSTER", "SETSLOT", slot, "NODE", target_id)
 
 
@@ -388,6 +408,13 @@ def _ask(server: RedisServer, *words: str | int) -> Any:
     options = {"protocol": 3, "decode_responses": True, "encoding_errors": "surrogateescape"}
     with driver.Redis.from_url(server.url(), socket_timeout=10.0, **options) as client:
         return client.execute_command(*words)
+
+
+def _replicates(node: RedisServer, name: str) -> bool:
+    """Make *node* a replica of the master of that name; tell whether it knows it by now."""
+    with contextlib.suppress(Exception):  # `Unknown node`, until the two have met
+        return bool(_ask(node, "CLUSTER", "REPLICATE", name))
+    return False
 
 
 async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:

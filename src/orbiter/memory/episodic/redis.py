@@ -6,7 +6,8 @@
     agent:{agent_id}:episodic:arrivals                 stream: the ids of the newest four thousand
 
 All of one agent lie in one slot of a cluster, where the id stands in braces. The last three live
-as long as the longest-lived body. Keys are made of the index's members inside the scripts.
+as long as the longest-lived body. Keys are made of the index's members inside the scripts. With
+`?wait_replicas=` in the address there is an `index:wait`, too, for a second after a write.
 """
 
 import re
@@ -66,7 +67,8 @@ for _, episode in ipairs(ARGV) do
 end
 outlive(index, expiry, arrivals)
 return 1
-"""
+""",
+    is_write=True,
 )
 
 _PAGE = Script.of(
@@ -141,7 +143,8 @@ end
 outlive(index, expiry, KEYS[3])
 if redis.call('EXISTS', index) == 0 then redis.call('DEL', KEYS[3]) end
 return 1
-"""
+""",
+    is_write=True,
 )
 
 
@@ -212,7 +215,7 @@ class RedisEpisodes:
                 if found := is_ours.match(key):
                     groups.setdefault(found[0], []).append(key)
             for prefix, several in groups.items():
-                named = {f"{prefix}{name}" for name in _SHARED}
+                named = {f"{prefix}{name}" for name in (*_SHARED, "index:wait")}
                 others += len(named.intersection(several))
                 episodes += len(set(several) - named)
                 for start in range(0, len(several), 500):

@@ -4,11 +4,13 @@
 - `rediss://…?ssl_ca_certs=/etc/ca.pem`: the same with TLS, its certificate verified
 - `redis+sentinel://:password@host1:26379,host2/name/0`: the master that Sentinel calls `name`
 - `redis+cluster://:password@host1:6379,host2:6379`: a cluster
+
+`?wait_replicas=1&wait_ms=500` has every write confirmed by so many replicas, within so long.
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from orbiter.memory.backends.urls import redacted, scrubbed
 
@@ -28,6 +30,7 @@ except ModuleNotFoundError as exc:
 __all__ = [
     "Client",
     "RedisAddress",
+    "RedisCluster",
     "connect",
     "disconnect",
     "exceptions",  # handed on: redis-py comes in by one door, which names the cure if it is shut
@@ -36,7 +39,11 @@ __all__ = [
     "parse_address",
 ]
 
+WAIT_MS = 1000
+"""Milliseconds that replicas have to confirm a write."""
+
 _SHAPES = "`redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://`"
+_LIMITS = {"wait_replicas": 100, "wait_ms": 600_000}
 
 Client = Redis | RedisCluster
 
@@ -52,6 +59,10 @@ class RedisAddress:
     """The same for one host, as redis-py reads it: for login, database and options."""
     hosts: tuple[tuple[str, int], ...] = ()
     service: str = ""
+    wait_replicas: int = 0
+    """Replicas that must confirm a write."""
+    wait_ms: int = 0
+    """How long they have for it."""
 
     def __str__(self) -> str:
         return self.text
@@ -76,10 +87,12 @@ def parse_address(url: str) -> RedisAddress:
         found = tuple(_host(each, port) for each in hosts.split(","))
     except ValueError:
         raise ValueError(f"the address `{redacted(url)}` has no valid host and port") from None
+    parts, wait = _without_wait(url, parts)
     if not kind:
         _check_database(url, parts.path.strip("/"))
-        _check_options(url, url)
-        return RedisAddress("single", redacted(url), url)
+        rest = url.partition("?")[0] + (f"?{parts.query}" if parts.query else "")
+        _check_options(url, rest)
+        return RedisAddress("single", redacted(url), rest, (), "", *wait)
     service, _, db = parts.path.strip("/").partition("/")
     if kind == "cluster":
         if parts.path.strip("/") not in ("", "0"):
@@ -90,9 +103,8 @@ def parse_address(url: str) -> RedisAddress:
     _check_database(url, db)
     rest = parts._replace(scheme=plain, netloc=f"{login}{at}host", path=f"/{db}").geturl()
     _check_options(url, rest)
-    return RedisAddress(
-        "cluster" if kind == "cluster" else "sentinel", redacted(url), rest, found, unquote(service)
-    )
+    shape: Literal["cluster", "sentinel"] = "cluster" if kind == "cluster" else "sentinel"
+    return RedisAddress(shape, redacted(url), rest, found, unquote(service), *wait)
 
 
 def connect(address: RedisAddress, *, connections: int, timeout: float, patience: float) -> Client:
@@ -109,7 +121,8 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
         # Older redis-py verified the chain but not the name.
         options.setdefault("ssl_check_hostname", options.get("ssl_cert_reqs") != "none")
     options["retry"] = Retry(NoBackoff(), 0)
-    options.setdefault("socket_timeout", timeout)
+    # The answer to `WAIT` may take as long as it says.
+    options.setdefault("socket_timeout", timeout + address.wait_ms / 1000)
     options.setdefault("socket_connect_timeout", timeout)
     options.setdefault("socket_keepalive", True)
     if address.kind == "single":
@@ -166,6 +179,27 @@ async def hang_up(client: Client) -> None:
     """Close the connections of one server that are not in use; the others are looked after."""
     if isinstance(client, Redis):
         await client.connection_pool.disconnect(inuse_connections=False)
+
+
+def _without_wait(url: str, parts: SplitResult) -> tuple[SplitResult, tuple[int, int]]:
+    """Return *parts* without the options that are ours, and what these say."""
+    waits: dict[str, int] = {}
+    rest: list[str] = []
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if name not in ("wait_replicas", "wait_ms"):
+            rest.append(pair)
+        elif not (value.isascii() and value.isdecimal() and 0 < int(value) <= _LIMITS[name]):
+            bounds = f"a whole number from 1 to {_LIMITS[name]:,}"
+            raise ValueError(f"`{redacted(url)}`: `{name}` must be {bounds}, not `{value}`")
+        else:
+            waits[name] = int(value)
+    if "wait_ms" in waits and "wait_replicas" not in waits:
+        raise ValueError(f"`{redacted(url)}`: `wait_ms` needs `wait_replicas`, as in `1`")
+    if not waits:
+        return parts, (0, 0)
+    wait = waits["wait_replicas"], waits.get("wait_ms", WAIT_MS)
+    return parts._replace(query="&".join(rest)), wait
 
 
 def _host(text: str, default: int) -> tuple[str, int]:

@@ -4,7 +4,17 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Command", "Run", "Script", "Word", "together", "weight", "words"]
+__all__ = [
+    "Command",
+    "Run",
+    "Script",
+    "Word",
+    "is_write",
+    "key_of",
+    "together",
+    "weight",
+    "words",
+]
 
 Word = str | bytes | int
 
@@ -14,10 +24,13 @@ class Script(NamedTuple):
 
     source: str
     digest: str
+    is_write: bool
+    """Whether what it changes is what its caller wants; a read may tidy up on its way."""
 
     @classmethod
-    def of(cls, source: str) -> "Script":
-        return cls(source, hashlib.sha1(source.encode()).hexdigest())  # noqa: S324 - Redis's own
+    def of(cls, source: str, *, is_write: bool = False) -> "Script":
+        digest = hashlib.sha1(source.encode()).hexdigest()  # noqa: S324 - Redis's own
+        return cls(source, digest, is_write)
 
     def call(self, keys: Sequence[str], args: Sequence[Word], *, is_shared: bool = False) -> "Run":
         """Return a call of it.
@@ -67,6 +80,16 @@ def _merged(commands: Sequence[Command]) -> Command:
         return commands[0]
     runs = [command for command in commands if isinstance(command, Run)]
     return runs[0]._replace(args=tuple(arg for run in runs for arg in run.args))
+
+
+def is_write(command: Command) -> bool:
+    """Tell whether *command* is there to change something."""
+    return command.script.is_write if isinstance(command, Run) else command[0] == "UNLINK"
+
+
+def key_of(command: Command) -> str:
+    """Return a key of *command*; all of its keys lie in one slot of a cluster."""
+    return command.keys[0] if isinstance(command, Run) else str(command[1])
 
 
 def weight(command: Command) -> int:

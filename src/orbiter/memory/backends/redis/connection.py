@@ -3,14 +3,15 @@
 Calls that come together travel together, in one pipeline; each is one command, and so atomic. A
 call that is not answered is sent again until the deadline, so every command given here must be
 one that may be repeated: an upsert by id, a removal, a read.
+
+Where the address asks for the word of replicas, writes travel apart from reads, which need not
+wait for that.
 """
 
 import asyncio
 import os
-import re
-import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import random
 from threading import Lock
 from typing import Any
@@ -27,118 +28,30 @@ from orbiter.memory.backends.redis.address import (
     holding,
     parse_address,
 )
-from orbiter.memory.backends.redis.commands import Command, Run, Word, together, weight, words
-from orbiter.memory.backends.urls import scrubbed
-from orbiter.memory.errors import AccessError, MemoryConnectionError, StorageError
+from orbiter.memory.backends.redis.attempts import (
+    forget_context,
+    may_pass,
+    send_confirmed,
+    translated,
+)
+from orbiter.memory.backends.redis.commands import (
+    Command,
+    Run,
+    Word,
+    is_write,
+    key_of,
+    together,
+    weight,
+    words,
+)
+from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
 
 __all__ = [
     "CONNECTIONS",
     "TOGETHER",
     "RedisConnection",
     "connection_to",
-    "forget_context",
-    "may_pass",
-    "translated",
 ]
-
-_REFUSALS = (
-    exceptions.AuthenticationError,
-    exceptions.AuthorizationError,
-    exceptions.NoPermissionError,
-)
-# Of those that come without a class: from inside a script, and by way of Sentinel.
-_REFUSAL_TEXT = re.compile("^ACL failure|^NOAUTH|^NOPERM|^No master found.*AuthenticationError")
-# The trouble of a moment: the network, a restart, a failover, a slot on its way.
-_PASSING = (
-    exceptions.ConnectionError,
-    exceptions.TimeoutError,
-    exceptions.ReadOnlyError,
-    exceptions.ClusterError,
-    exceptions.TryAgainError,
-    exceptions.RedisClusterException,
-    OSError,
-)
-# The same, of those that redis-py has no class for: a script in a slot that is halfway, a blocked
-# call at a server that has become a replica, a long script of someone else's, a lack of replicas,
-# and a connection lost under the hands of asyncio (Python 3.13) or of redis-py 5 (in a cluster).
-_PASSING_TEXT = re.compile(
-    "non local key|^UNBLOCKED|^BUSY |^NOREPLICAS|^'NoneType' object has no attribute"
-)
-# What no patience cures: TLS of another kind, a certificate that is refused, or a file of ours.
-_TLS_REFUSALS = re.compile(
-    "CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION|PROTOCOL_VERSION|UNSUPPORTED|PEM"
-)
-
-_TLS_HINT = (
-    "check that it speaks TLS under this name, which authorities `?ssl_ca_certs=` trusts, and "
-    "whether it needs `ssl_certfile=` and `ssl_keyfile=`"
-)
-
-
-def translated(error: Exception, address: RedisAddress) -> Exception:
-    """Return *error* as one of ours, without the secrets of *address*."""
-    # Sentinels are listed with all there is to know of them, before what they said.
-    told = scrubbed(re.sub("<redis.*?> - ", "", str(error)), address.url)
-    ours: Exception
-    if _is_refusal(error):
-        ours = AccessError(f"`{address}` refuses: {told}; check its user, password and permissions")
-    elif isinstance(error, exceptions.OutOfMemoryError):
-        ours = StorageError(f"`{address}` is full, so nothing was written: {told}")
-    elif address.kind != "cluster" and _is_redirection(error):
-        ours = MemoryConnectionError(f"`{address}` is a node of a cluster; use `redis+cluster://`")
-    elif _is_certificate(error):
-        ours = MemoryConnectionError(f"`{address}` cannot be reached with TLS: {told}; {_TLS_HINT}")
-    elif may_pass(error):
-        # To a client that shows no certificate some servers say nothing, and just hang up.
-        hint = f"; {_TLS_HINT}" if address.url.startswith("rediss") else ""
-        ours = MemoryConnectionError(f"`{address}` cannot be reached: {told}{hint}")
-    else:
-        ours = StorageError(f"`{address}` refuses: {told}")
-    ours.__cause__ = error
-    return ours
-
-
-def may_pass(error: Exception) -> bool:
-    """Tell whether *error* is the trouble of a moment: the network, a restart, a failover."""
-    if _is_refusal(error) or _is_certificate(error):
-        return False
-    return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
-
-
-def _is_certificate(error: Exception) -> bool:
-    for cause in _causes(error):
-        if isinstance(cause, (ssl.SSLCertVerificationError, FileNotFoundError)):
-            return True
-        if isinstance(cause, ssl.SSLError) and _TLS_REFUSALS.search(cause.reason or str(cause)):
-            return True
-    return False
-
-
-def forget_context(error: BaseException, handled: BaseException | None) -> None:
-    """Part *error* from what the caller was handling, which is no reason for it."""
-    for cause in _causes(error):
-        if cause.__context__ is handled:
-            cause.__context__ = None
-
-
-def _is_redirection(error: Exception) -> bool:
-    # redis-py 5 has no class for it outside a cluster.
-    kinds = (exceptions.MovedError, exceptions.ClusterCrossSlotError)
-    return isinstance(error, kinds) or str(error).startswith(("MOVED ", "CROSSSLOT "))
-
-
-def _is_refusal(error: Exception) -> bool:
-    # A cluster client wraps what its nodes said.
-    return bool(_REFUSAL_TEXT.search(str(error))) or any(
-        isinstance(cause, _REFUSALS) for cause in _causes(error)
-    )
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
 
 CONNECTIONS = 16
 """At most this many to one server; calls share them, so a thousand tasks need no more."""
@@ -171,6 +84,13 @@ class _Line:
             eager=True,
             weigh=weight,
         )
+        self.writes: Batches[Command, Any] = Batches(
+            lambda commands: connection.send(self, commands, is_confirmed=True),
+            most=TOGETHER,
+            eager=True,
+            weigh=weight,
+        )
+        """Of writes that replicas have to confirm."""
 
     async def attempt(
         self, commands: Sequence[tuple[Word, ...]], *, may_block: bool
@@ -198,6 +118,7 @@ class _Line:
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         await self.batches.close()
+        await self.writes.close()
         self.is_closed = True
         await self._held.aclose()
         await disconnect(self.client)
@@ -210,6 +131,11 @@ class RedisConnection:
     """
 
     def __init__(self, address: RedisAddress, *, deadline: float) -> None:
+        if address.wait_ms >= deadline * 1000:
+            raise ValueError(
+                f"`{address}`: `wait_ms`, {address.wait_ms}, must be shorter than the deadline "
+                f"of a call, {deadline:g} s"
+            )
         self.address = address
         self._deadline = deadline
         # Short enough for several attempts before the deadline.
@@ -222,12 +148,17 @@ class RedisConnection:
     async def call(self, user: object, command: Command, *, within: float | None = None) -> Any:
         """Carry *command* out for *user* and return its answer, in company with other calls.
 
-        An unavailable server is a `MemoryConnectionError` after the deadline. Cancelling the
-        caller leaves the call whole: it happens, or it does not.
+        An unavailable server is a `MemoryConnectionError` after the deadline; a write that the
+        replicas do not confirm is a `MemoryTimeoutError`. Cancelling the caller leaves the call
+        whole: it happens, or it does not.
         """
         seconds, line = self._deadline if within is None else within, self._line(user)
+        has_to_wait = self.address.wait_replicas and is_write(command)
+        batches = line.writes if has_to_wait else line.batches
         try:
-            return await line.batches.put(command, within=seconds)
+            return await batches.put(command, within=seconds)
+        except MemoryTimeoutError:
+            raise
         except TimeoutError:
             raise self._late(line, seconds) from line.trouble
 
@@ -308,19 +239,32 @@ class RedisConnection:
         return line
 
     async def send(
-        self, line: _Line, commands: Sequence[Command], *, may_block: bool = False
+        self,
+        line: _Line,
+        commands: Sequence[Command],
+        *,
+        may_block: bool = False,
+        is_confirmed: bool = False,
     ) -> Sequence[Any]:
-        """Return the answers to *commands*, each sent again until it has one."""
+        """Return the answers to *commands*, each sent again until it has one.
+
+        *is_confirmed* for writes that replicas have to confirm.
+        """
         loop = asyncio.get_running_loop()
         end, wait = loop.time() + self._deadline, _FIRST_WAIT
         answers: list[Any] = [None] * len(commands)
         left = together(commands)
         unknown: set[str] = set()
         handled = sys.exception()
+        got: Sequence[Any]
         while True:
             try:
-                told = [words(command, unknown) for command, _ in left]
-                got = await line.attempt(told, may_block=may_block)
+                if is_confirmed:
+                    writes = [(words(command, unknown), key_of(command)) for command, _ in left]
+                    got = await send_confirmed(line.client, self.address, writes)
+                else:
+                    told = [words(command, unknown) for command, _ in left]
+                    got = await line.attempt(told, may_block=may_block)
             except Exception as exc:  # noqa: BLE001 - every one is told to those who asked
                 forget_context(exc, handled)
                 got = [exc] * len(left)

@@ -145,7 +145,8 @@ for number = 5, #ARGV, 5 do
     end
 end
 return answer(table.concat(versions, ' '))
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, scope, its metadata; then of each change its kind, its name,
 the expected version or -1, the ttl or nothing, and the value. Answers the versions, or `!`, which
@@ -171,7 +172,8 @@ for number = 2, #ARGV do
     end
 end
 return count
-"""
+""",
+    is_write=True,
 )
 LIST = Script.of(
     _BASE
@@ -218,7 +220,8 @@ for number = 8, #ARGV do
     put(scope, path .. '\\0' .. string.rep('0', #ARGV[6] - #own) .. own, ARGV[number], ARGV[7])
 end
 return answer(digits(first))
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, scope, its metadata, the path, the key before the first, the
 ttl or nothing, the values. Answers the number of the first, or `!` and a key that is no number."""
@@ -233,7 +236,8 @@ local entry = row(scope, name)
 remove(scope, name)
 local head = {#name, entry[3], entry[4], entry[5], entry[6]}
 return answer(table.concat(head, ' ') .. '\\n' .. name .. entry[2])
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, scope, path. Answers the entry: the length of its name, its
 version, times and end; after a line break, its name and value. Nothing if there is none."""
@@ -248,7 +252,8 @@ for _, name in ipairs(names) do
     remove(scope, name)
 end
 return answer(digits(count) .. ' ' .. #names)
-"""
+""",
+    is_write=True,
 )
 TTLS = Script.of(
     _BASE
@@ -287,7 +292,8 @@ for number = 4, #ARGV, 9 do
     end
 end
 return answer(table.concat(written))
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, whether what is there is replaced; then of each entry its
 scope, the scope's metadata, its name, value, version, times, ttl and end."""

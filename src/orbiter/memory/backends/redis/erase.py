@@ -31,7 +31,8 @@ for _, key in ipairs(found[2]) do
     end
 end
 return {found[1], gone}
-"""
+""",
+    is_write=True,
 )
 
 # An id that was used carries the scopes of its item.
@@ -47,7 +48,8 @@ for _, key in ipairs(found[2]) do
     if is_wanted then gone = gone + redis.call('DEL', key) end
 end
 return {found[1], gone}
-"""
+""",
+    is_write=True,
 )
 
 # An item that the server evicted is still noted where its end is.
@@ -72,7 +74,8 @@ for number = 1, #found[2], 2 do
     end
 end
 return {found[1], gone}
-"""
+""",
+    is_write=True,
 )
 
 

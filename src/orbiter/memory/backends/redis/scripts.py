@@ -10,6 +10,7 @@
     orbiter:{name}:call:<token>      what a write answered, so that its repetition changes nothing
     orbiter:{name}:used:<id>         the scopes of an item that was inserted: its id stays used for
                                      a month after it is removed
+    orbiter:{name}:all:wait          for a second after a write, with `?wait_replicas=` in the URL
 
 The name is in braces, so all keys of a store lie in one slot of a cluster. Keys are made of ids and
 scopes inside the scripts; what may hold anything stands last, so no two are the same.
@@ -293,7 +294,8 @@ PUT = Script.of(
     + _PUTTING
     + "for number = 6, #ARGV, each do put(unpack(ARGV, number, number + 4)) end"
     + _PUT_DONE
-    + "return '-1'"
+    + "return '-1'",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, ms to live or 0, expected version, -1 for any or -2 if no
 id may be used, the scopes that an item must have to be replaced; then for each item its id,
@@ -326,7 +328,8 @@ for number = 6, #ARGV, each do
 end
 """
     + _PUT_DONE
-    + "return answer('=' .. table.concat(kept, '\\n'))"
+    + "return answer('=' .. table.concat(kept, '\\n'))",
+    is_write=True,
 )
 """Arguments: those of `PUT`; each item has two more: the stamp of the last write of the item that
 it replaces, nothing if there is none; and its version in 8 hex digits. Without a body
@@ -396,7 +399,8 @@ local last = walk('-', high, false, most, function(place, id)
 end)
 if last ~= '' then last = '(' .. last end
 return answer(digits(removed) .. ' ' .. digits(horizon) .. ' ' .. last)
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, the stamp from which on items stay, or 0 to take one, the
 highest place, how many. Answers with a number to add, the stamp, and the highest place to go on
@@ -416,7 +420,8 @@ for n = 3, #ARGV do
     end
 end
 return answer(digits(gone))
-"""
+""",
+    is_write=True,
 )
 """Arguments: token, ms to remember it, ids. Answers how many of them were there."""
 
