@@ -13,7 +13,14 @@ from typing import Any
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import Calls
-from orbiter.memory.integrations._resent_history import find_new, one_at_a_time, read_stored
+from orbiter.memory.integrations._resent_history import (
+    Items,
+    brings_history,
+    find_new,
+    lease,
+    one_at_a_time,
+    read_stored,
+)
 from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, read_on
 from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
@@ -88,14 +95,26 @@ class Turn:
         pieces = _read(messages, format)
         items = [item for piece in pieces for item in piece]
         self.question = _question(items)
+        new = await self._find_new(pieces, format)
+        if not brings_history(pieces, new):
+            return await self._add_new(format, messages, pieces, new)
+        async with lease(self._chat):  # another process may just have brought it
+            new = await self._find_new(pieces, format)
+            return await self._add_new(format, messages, pieces, new)
+
+    async def _find_new(self, pieces: Sequence[Items], format: Format) -> list[bool]:
         stored = await read_stored(self.calls.handle, self.chat_id, pieces, format)
-        is_long = len(items) + len(stored) > MANY
-        marks = await apart(is_long, find_new, pieces, stored, format)
-        new = [each for each, is_new in zip(messages, marks, strict=True) if is_new]
+        is_long = sum(map(len, pieces)) + len(stored) > MANY
+        return await apart(is_long, find_new, pieces, stored, format)
+
+    async def _add_new(
+        self, format: Format, messages: Sequence[Message], pieces: Sequence[Items], new: list[bool]
+    ) -> tuple[list[MemoryItem], list[Message]]:
+        some = [each for each, is_new in zip(messages, new, strict=True) if is_new]
         # A text is the task of the context, and added behind it; all else has to be in the chat.
-        is_text = marks[-1] and [role_of(item) for item in pieces[-1]] == ["human"]
-        is_text = is_text and not items[-1].native
-        before, last = (new[:-1], new[-1:]) if is_text else (new, [])
+        is_text = new[-1] and [role_of(item) for item in pieces[-1]] == ["human"]
+        is_text = is_text and not pieces[-1][-1].native
+        before, last = (some[:-1], some[-1:]) if is_text else (some, [])
         return await self._chat.add(before, format=format) if before else [], last
 
     async def _question_of_results(self, added: Sequence[MemoryItem]) -> str | None:

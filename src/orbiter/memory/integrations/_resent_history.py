@@ -13,7 +13,7 @@ Programs send the whole conversation with every call. The rule, by which it is s
    that is asked again later is stored again.
 
 Texts are the same but for white space, tool calls and results by the id of the call, or by name
-and content in formats without ids. Pure functions but for `read_stored`.
+and content in formats without ids. Pure functions but for `read_stored` and locks.
 """
 
 import asyncio
@@ -28,19 +28,20 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from math import isqrt
 from typing import Any
 from weakref import WeakValueDictionary
 
-from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.errors import UnsupportedError, VersionConflict
 from orbiter.memory.messages import Format, codec_for
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, result_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 from orbiter.memory.tasks.offload import MANY, apart
 
-__all__ = ["Items", "find_new", "one_at_a_time", "read_stored"]
+__all__ = ["Items", "brings_history", "find_new", "lease", "one_at_a_time", "read_stored"]
 
 Items = Sequence[MemoryItem]
 Atom = tuple[str, ...]
@@ -69,6 +70,12 @@ def find_new(pieces: Sequence[Items], stored: Items, format: Format) -> list[boo
     for place in range(len(new) - 1, -1, -1):
         following = new[place] = following if new[place] is None else new[place]
     return [is_new is not False for is_new in new]
+
+
+def brings_history(pieces: Sequence[Items], new: Sequence[bool]) -> bool:
+    """Tell whether something that is new stands before a message of the model."""
+    first = new.index(True) if True in new else len(new)
+    return any(role_of(item) == "ai" for items in pieces[first:] for item in items)
 
 
 def has_all(pieces: Sequence[Items], stored: Items, format: Format) -> bool:
@@ -291,3 +298,36 @@ async def one_at_a_time(scope: MemoryMetadata) -> AsyncIterator[None]:
     lock = _LOCKS.setdefault(key, asyncio.Lock())
     async with lock:
         yield
+
+
+_LEASE_PATH, _LEASE_KEY = ("orbiter.wrap",), "history"
+_LEASE_SECONDS, _LEASE_WAIT = 30.0, 0.02
+"""How long a process may take to bring a history along, and how often others look meanwhile."""
+
+
+@asynccontextmanager
+async def lease(chat: Chat) -> AsyncIterator[None]:
+    """Keep other processes from bringing a history along meanwhile.
+
+    It is an entry of the chat, put on condition that there is none. That of a process that was
+    killed is over by itself. A store that keeps no entries has no lease.
+    """
+    version = await _take(chat)
+    try:
+        yield
+    finally:
+        if version:
+            with suppress(VersionConflict):  # it took too long, and another has the lease
+                await chat.kv.delete(_LEASE_PATH, _LEASE_KEY, expected_version=version)
+
+
+async def _take(chat: Chat) -> int:
+    while True:
+        try:
+            return await chat.kv.put(
+                _LEASE_PATH, _LEASE_KEY, b"", ttl=_LEASE_SECONDS, expected_version=0
+            )
+        except VersionConflict:
+            await asyncio.sleep(_LEASE_WAIT)
+        except UnsupportedError:
+            return 0
