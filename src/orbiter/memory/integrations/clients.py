@@ -231,32 +231,38 @@ class _Watch:
     ) -> Iterator[Any]:
         """Yield the pieces of a stream, and remember the whole before its last one that matters."""
         seen: Pieces | None = Pieces(self._format)
-        for piece in pieces:
-            seen = _seen(seen, piece, read)
-            if seen is not None and seen.whole is not None:
-                self.end(seen.whole)
-                seen = None
-            yield piece
-        if seen is not None:
-            seen.close()
-            if seen.whole is not None:
-                self.end(seen.whole)
+        try:
+            for piece in pieces:
+                seen = _seen(seen, piece, read)
+                if seen is not None and seen.whole is not None:
+                    self.end(seen.whole)
+                    seen = None
+                yield piece
+        except Exception:  # whatever cut it off: what was said until then was paid for
+            if (whole := _closed(seen)) is not None:
+                self.end(whole)
+            raise
+        if (whole := _closed(seen)) is not None:
+            self.end(whole)
 
     async def apieces(
         self, pieces: AsyncIterator[Any], read: Callable[[Any], Any] = lambda piece: piece
     ) -> AsyncIterator[Any]:
         """Do the work of `pieces` in an event loop."""
         seen: Pieces | None = Pieces(self._format)
-        async for piece in pieces:
-            seen = _seen(seen, piece, read)
-            if seen is not None and seen.whole is not None:
-                await self.aend(seen.whole)
-                seen = None
-            yield piece
-        if seen is not None:
-            seen.close()
-            if seen.whole is not None:
-                await self.aend(seen.whole)
+        try:
+            async for piece in pieces:
+                seen = _seen(seen, piece, read)
+                if seen is not None and seen.whole is not None:
+                    await self.aend(seen.whole)
+                    seen = None
+                yield piece
+        except Exception:  # whatever cut it off: what was said until then was paid for
+            if (whole := _closed(seen)) is not None:
+                await self.aend(whole)
+            raise
+        if (whole := _closed(seen)) is not None:
+            await self.aend(whole)
 
 
 def _raw(answer: Any) -> Any:
@@ -274,6 +280,17 @@ def _seen(seen: Pieces | None, piece: Any, read: Callable[[Any], Any]) -> Pieces
         warn_of(exc)
         return None
     return seen
+
+
+def _closed(seen: Pieces | None) -> object:
+    """Return what a stream said until it ended, if that was not remembered before."""
+    try:
+        if seen is not None:
+            seen.close()
+    except Exception as exc:  # noqa: BLE001 - the caller's stream ends as it does
+        warn_of(exc)
+        return None
+    return None if seen is None else seen.whole
 
 
 # google-genai
