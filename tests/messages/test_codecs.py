@@ -42,6 +42,7 @@ def test_no_other_file_lists_the_formats() -> None:
     ]
 
     assert sorted(listing) == [
+        "src/orbiter/memory/integrations/_client_answers.py",  # how each streams an answer
         "src/orbiter/memory/integrations/_client_turn.py",  # how each official client is called
         "src/orbiter/memory/messages/codec.py",
         "src/orbiter/memory/messages/convert.py",

@@ -4,7 +4,6 @@ Bodies are those that go over the wire, so that every method of a client that ma
 request is served by the same code.
 """
 
-import json
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import Calls
+from orbiter.memory.integrations._client_answers import as_remembered
 from orbiter.memory.integrations._resent_history import (
     Items,
     brings_history,
@@ -26,7 +26,7 @@ from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
 from orbiter.memory.tasks.offload import MANY, apart
 
-__all__ = ["COMPLETE", "Complete", "Pieces", "Turn", "warn_of"]
+__all__ = ["COMPLETE", "Complete", "Turn", "warn_of"]
 
 Body = dict[str, Any]
 
@@ -53,6 +53,8 @@ class Turn:
     question: str | None = None
     is_remembered: bool = True
     """Whether the answer is added; not that of a call in which nobody says anything."""
+    prefill: Sequence[Message] = ()
+    """What the call has the model begin its answer with, unless the chat ends so already."""
 
     @property
     def _chat(self) -> Any:
@@ -104,8 +106,15 @@ class Turn:
 
     async def _find_new(self, pieces: Sequence[Items], format: Format) -> list[bool]:
         stored = await read_stored(self.calls.handle, self.chat_id, pieces, format)
+        begun = _read(self.prefill, format)
+        texts = [item.content for items in begun for item in items]
+        if texts and texts == [item.content for item in stored[-len(texts) :]]:
+            self.prefill = ()  # the model is to go on with what it said
+        else:
+            begun = []
         is_long = sum(map(len, pieces)) + len(stored) > MANY
-        return await apart(is_long, find_new, pieces, stored, format)
+        new = await apart(is_long, find_new, [*pieces, *begun], stored, format)
+        return new[: len(pieces)]
 
     async def _add_new(
         self, format: Format, messages: Sequence[Message], pieces: Sequence[Items], new: list[bool]
@@ -135,7 +144,7 @@ class Turn:
         if not self.is_remembered:
             return
         try:
-            whole = _without_cut(_first_choice(answer), format)
+            whole = as_remembered(answer, format, self.prefill)
             added = await self._chat.add(whole, format=format) if whole is not None else []
             if self.question is not None:
                 made = [call_id(call) for item in added for call in calls_of(item)]
@@ -152,23 +161,9 @@ def warn_of(exc: Exception) -> None:
     log.warning("an answer was not remembered: %s: %s", type(exc).__name__, exc)
 
 
-def _first_choice(answer: object) -> Any:
-    """Return an answer with one of its alternatives: a chat has one answer to a question."""
-    plain = as_plain(answer)
-    for name in ("choices", "candidates"):
-        if isinstance(plain, Mapping) and isinstance(several := plain.get(name), list):
-            return {**plain, name: several[:1]}
-    return plain
-
-
 def _question(items: Sequence[MemoryItem]) -> str | None:
     """Return the newest text of a person in a call; `None` if it has only results, or nothing."""
     roles = [role_of(item) for item in items]
-    if roles[-1:] == ["ai"]:
-        raise QueryError(
-            "the last message of this call is the model's; end it with a message of the user or "
-            "with results of tools, or make it without the memory, with `extra_headers=OFF`"
-        )
     for place in range(len(items) - 1, -1, -1):
         if roles[place] == "human" and items[place].content.strip():
             return items[place].content
@@ -186,6 +181,20 @@ def _read(messages: Sequence[Message], format: Format) -> list[list[MemoryItem]]
     """Return the items of each message."""
     open_calls = OpenCalls(())
     return [read_on([message], format, open_calls) for message in messages]
+
+
+# A call that ends with a message of the model, which begins its answer: a prefill
+
+
+def _split_prefill(
+    messages: Sequence[Message], format: Format
+) -> tuple[list[Message], list[Message]]:
+    """Return the messages of a call up to the prefill, and the prefill."""
+    roles = [{role_of(item) for item in items} for items in _read(messages, format)]
+    end = len(messages)
+    while end and roles[end - 1] == {"ai"}:
+        end -= 1
+    return list(messages[:end]), list(messages[end:])
 
 
 # Bodies
@@ -223,6 +232,9 @@ async def _complete(
     turn: Turn, format: Format, name: str, body: Body, others: Sequence[Message], taken: int
 ) -> Body | None:
     """Return what the context has for a body; `None` if that is sent as it is."""
+    others, prefill = _split_prefill(others, format)
+    turn.prefill = prefill
+    taken += sum(_cost(each.get("content") or each.get("parts")) for each in prefill)
     if not others:  # there is nobody to recall for, and an answer to nobody is none of a chat
         turn.is_remembered = False
         return None
@@ -235,7 +247,8 @@ async def _complete(
             f"wrapped client is {turn.budget:,}; raise that"
         )
     sent = await turn.begin(format, others, turn.budget - taken)
-    return {name: sent[name], **{key: value for key, value in sent.items() if key != name}}
+    messages = [*sent[name], *prefill]
+    return {name: messages, **{key: value for key, value in sent.items() if key != name}}
 
 
 async def _openai(turn: Turn, body: Body, *, format: Format, name: str) -> Body:
@@ -297,178 +310,3 @@ COMPLETE: Mapping[str, tuple[Format, Complete]] = {
     ":streamGenerateContent": ("gemini", _gemini),
 }
 """The format of a request by its path, and what completes its body."""
-
-
-# Answers that were cut off: a call whose input is not whole can never be answered
-
-
-def _is_whole(arguments: object) -> bool:
-    try:
-        return isinstance(json.loads(str(arguments)), dict)
-    except ValueError:
-        return False
-
-
-def _legal_openai(message: Body) -> Body:
-    calls = message.get("tool_calls") or ()
-    whole = [each for each in calls if _is_whole((each.get("function") or {}).get("arguments"))]
-    rest = {name: value for name, value in message.items() if name != "tool_calls"}
-    return rest | ({"tool_calls": whole} if whole else {})
-
-
-def _legal_blocks(blocks: Sequence[Body], *, is_full: bool) -> list[Body]:
-    """Return what is whole of Anthropic's blocks.
-
-    If the answer *is_full*, its length has reached the limit, and a call that it ends with is cut.
-    """
-    is_cut = is_full and str(blocks[-1].get("type") if blocks else "").endswith("tool_use")
-    rest = blocks[:-1] if is_cut else blocks
-    answered = {each.get("tool_use_id") for each in rest}
-    of_server = ("server_tool_use", "mcp_tool_use")
-    return [
-        each
-        for each in rest
-        if each.get("text") != ""
-        and "partial_json" not in each
-        and (each.get("type") != "thinking" or each.get("signature"))
-        and (each.get("type") not in of_server or each.get("id") in answered)
-    ]
-
-
-def _legal_output(output: Sequence[Body]) -> list[Body]:
-    """Return what is whole of the items of a response; a thought goes with what follows it."""
-    rest = [
-        each
-        for each in output
-        if not str(each.get("type")).endswith("_call")
-        or (each.get("status") != "incomplete" and _is_whole(each.get("arguments", "{}")))
-    ]
-    while rest and rest[-1].get("type") == "reasoning":
-        del rest[-1]
-    return rest
-
-
-def _without_cut(answer: Any, format: Format) -> Any:
-    """Return an answer without the call that the limit of its length cut off; `None` if no more."""
-    if not isinstance(answer, Mapping):
-        return answer
-    if format == "openai" and (choices := answer.get("choices")):
-        if choices[0].get("finish_reason") == "length":
-            message = _legal_openai(choices[0]["message"])
-            return message if message.get("content") or "tool_calls" in message else None
-    elif format == "anthropic" and answer.get("stop_reason") == "max_tokens":
-        blocks = _legal_blocks(answer["content"], is_full=True)
-        return {**answer, "content": blocks} if blocks else None
-    elif format == "openai-responses" and answer.get("status") == "incomplete":
-        output = _legal_output(answer["output"])
-        return {**answer, "output": output} if output else None
-    return answer
-
-
-@dataclass
-class Pieces:
-    """Puts the pieces of a stream together; `whole` is there with the last that matters."""
-
-    format: Format
-    whole: object = None
-    _text: str = ""
-    _calls: dict[int, Body] = field(default_factory=dict)
-    _blocks: list[Body] = field(default_factory=list)
-    _stop: str | None = None
-
-    def add(self, piece: Any) -> None:
-        """Take a piece: an event of the client, or for Gemini the JSON of one."""
-        getattr(self, f"_add_{self.format.replace('-', '_')}")(piece)
-
-    def close(self) -> None:
-        """Take the end of a stream that did not say so: it was cut, or its server never does.
-
-        What was whole until then is the answer, but for calls that may be cut off.
-        """
-        if self.whole is not None:
-            return
-        if self.format == "openai":
-            choice = {"finish_reason": "length", "message": self._message()}
-            self.whole = _without_cut({"choices": [choice]}, "openai")
-        elif self.format == "openai-responses":
-            output = _legal_output([*self._blocks, *self._text_item()])
-            self.whole = {"output": output} if output else None
-        elif self.format == "anthropic":
-            self._end_blocks()
-        elif self._blocks:
-            self.whole = {"role": "model", "parts": self._blocks}
-
-    def _message(self) -> Body:
-        calls = {"tool_calls": list(self._calls.values())} if self._calls else {}
-        return {"role": "assistant", "content": self._text or None, **calls}
-
-    def _text_item(self) -> list[Body]:
-        part = {"type": "output_text", "text": self._text, "annotations": []}
-        item = {"type": "message", "role": "assistant", "content": [part]}
-        return [item] if self._text else []
-
-    def _end_blocks(self) -> None:
-        blocks = _legal_blocks(self._blocks, is_full=self._stop == "max_tokens")
-        if {"text", "tool_use"}.intersection(each.get("type", "") for each in blocks):
-            self.whole = {"role": "assistant", "content": blocks}
-
-    def _add_openai(self, piece: Any) -> None:
-        for choice in piece.choices or ():
-            if choice.index:  # another alternative
-                continue
-            delta = choice.delta  # pieces of Azure's content filter have none
-            self._text += (delta and delta.content) or ""
-            for part in (delta and delta.tool_calls) or ():
-                call = self._calls.setdefault(
-                    part.index,
-                    {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
-                )
-                call["id"] = part.id or call["id"]
-                if part.function is not None:
-                    call["function"]["name"] += part.function.name or ""
-                    call["function"]["arguments"] += part.function.arguments or ""
-            if choice.finish_reason == "length":
-                self.close()
-            elif choice.finish_reason:
-                self.whole = self._message()
-
-    def _add_openai_responses(self, piece: Any) -> None:
-        if piece.type in ("response.completed", "response.incomplete"):
-            self.whole = piece.response
-        elif piece.type == "response.output_text.delta":
-            self._text += piece.delta
-        elif piece.type == "response.output_item.done":
-            self._blocks.append(as_plain(piece.item))
-            self._text = ""
-
-    def _add_anthropic(self, piece: Any) -> None:
-        if piece.type == "content_block_start":
-            block = piece.content_block.model_dump(exclude_none=True)
-            self._blocks.append(block | ({"partial_json": ""} if "input" in block else {}))
-        elif piece.type == "content_block_delta":
-            block = self._blocks[piece.index]
-            for name in ("text", "thinking", "signature", "partial_json"):
-                if isinstance(more := getattr(piece.delta, name, None), str):
-                    block[name] = block.get(name, "") + more
-        elif piece.type == "content_block_stop":
-            block = self._blocks[piece.index]
-            text = block.get("partial_json")
-            if text and _is_whole(text):
-                block["input"] = json.loads(text)
-            if not text or _is_whole(text):
-                block.pop("partial_json", None)
-        elif piece.type == "message_delta":
-            self._stop = piece.delta.stop_reason
-        elif piece.type == "message_stop":
-            self._end_blocks()
-
-    def _add_gemini(self, piece: Any) -> None:
-        for candidate in piece.get("candidates", [])[:1]:
-            for part in candidate.get("content", {}).get("parts", ()):
-                last = self._blocks[-1] if self._blocks else {}
-                if part.keys() == last.keys() == {"text"}:
-                    last["text"] += part["text"]
-                else:
-                    self._blocks.append(dict(part))
-            if candidate.get("finishReason"):
-                self.whole = {"role": "model", "parts": self._blocks}

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
-from orbiter.memory.integrations._client_turn import COMPLETE, Complete, Pieces, Turn, warn_of
+from orbiter.memory.integrations._client_answers import Pieces
+from orbiter.memory.integrations._client_turn import COMPLETE, Complete, Turn, warn_of
 from orbiter.memory.messages import Format
 
 __all__ = ["OFF", "wrap"]
