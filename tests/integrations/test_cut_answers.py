@@ -45,7 +45,7 @@ def _use(id: str, *inputs: str) -> tuple[dict[str, Any], ...]:
 
 
 def _claude_events() -> list[dict[str, Any]]:
-    message = {
+    message: dict[str, Any] = {
         "id": "m", "type": "message", "role": "assistant", "model": "m", "content": [],
         "stop_reason": None, "stop_sequence": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
@@ -165,7 +165,7 @@ def _response(provider: Provider, alice: sync.ScopedMemory, *last: dict[str, Any
     ]
     ends = [{"type": each["type"], "response": response} for each in last]
     created = {"type": "response.created", "response": {**response, "output": []}}
-    events = [created, *done, *ends]
+    events: list[dict[str, Any]] = [created, *done, *ends]
     provider.raw = _events(*({**each, "sequence_number": n} for n, each in enumerate(events)))
     list(_gpt(provider, alice).responses.create(model="m", input=_SAID, stream=True))
 

@@ -71,7 +71,8 @@ def test_a_history_that_several_processes_bring_at_once_is_stored_once(
     with sync.AgentMemory(url, embeddings=None) as memory:
         alice = memory.scope(user_id="alice")
         contents = [item.content for item in alice.chat("default").items()]
-        assert alice.chat("default").kv.list() == []
+        entries: Any = alice.chat("default").kv.list()
+        assert entries == []
     assert sorted(each for each in contents if each.startswith("message")) == sorted(
         each["content"] for each in _HISTORY
     )

@@ -129,6 +129,32 @@ _PYDANTIC_AI: dict[str, list[pydantic_ai.ModelMessage]] = {
             )
         ),
     ],
+    "files": [
+        _request(
+            pydantic_ai.UserPromptPart(
+                [
+                    "What do they say?",
+                    pydantic_ai.BinaryContent(
+                        b"%PDF report", media_type="application/pdf", identifier="report.pdf"
+                    ),
+                    pydantic_ai.BinaryContent(b"a,b", media_type="text/csv"),
+                ]
+            )
+        ),
+    ],
+    "a file by URL": [
+        _request(
+            pydantic_ai.UserPromptPart(
+                [
+                    "What do they say?",
+                    pydantic_ai.DocumentUrl("https://example.org/report.pdf"),
+                    pydantic_ai.BinaryContent(b"%PDF report", media_type="application/pdf"),
+                    pydantic_ai.BinaryContent(b"\x89PNG picture", media_type="image/png"),
+                    pydantic_ai.ImageUrl("https://example.org/cat.png"),
+                ]
+            )
+        ),
+    ],
     "thoughts of Anthropic": [
         _request(pydantic_ai.UserPromptPart("Weather?")),
         _response(
@@ -190,6 +216,23 @@ _BEDROCK: dict[str, list[dict[str, Any]]] = {
             ],
         },
     ],
+    "documents": [
+        {
+            "role": "user",
+            "content": [
+                {"text": "What do they say?"},
+                {
+                    "document": {
+                        "format": "pdf",
+                        "name": "Report (2026)",
+                        "source": {"bytes": b"%PDF report"},
+                    }
+                },
+                {"document": {"format": "txt", "name": "notes", "source": {"text": "Buy milk."}}},
+                {"document": {"format": "xlsx", "name": "sums", "source": {"bytes": b"PK"}}},
+            ],
+        },
+    ],
     "thoughts": [
         {"role": "user", "content": [{"text": "Weather?"}]},
         {
@@ -219,6 +262,51 @@ async def test_pictures_go_from_one_to_another() -> None:
     assert content[1] == _BEDROCK["picture"][0]["content"][1]
     assert len(content) == 2  # there are none by URL
     assert _timeless(to_pydantic_ai(items))[:1] == _timeless(_PYDANTIC_AI["picture"])
+
+
+_PDF = base64.b64encode(b"%PDF report").decode()
+_FILES: dict[str, dict[str, Any]] = {
+    "openai": {
+        "type": "file",
+        "file": {"filename": "my_report.pdf", "file_data": f"data:application/pdf;base64,{_PDF}"},
+    },
+    "openai-responses": {
+        "type": "input_file",
+        "filename": "my_report.pdf",
+        "file_data": f"data:application/pdf;base64,{_PDF}",
+    },
+    "anthropic": {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": _PDF},
+        "title": "my_report.pdf",
+    },
+    "gemini": {
+        "inlineData": {
+            "mimeType": "application/pdf", "data": _PDF, "displayName": "my_report.pdf",
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_of_every_provider_is_written_as_a_document(format: Any) -> None:
+    file = _FILES[format]
+    messages: list[Any] = [{"role": "user", "content": [file]}] * 2
+    if format == "gemini":
+        messages = [{"role": "user", "parts": [file]}] * 2
+    items = from_messages(messages, format)
+
+    (asked,) = to_bedrock(items)["messages"]
+    documents = [each["document"] for each in asked["content"] if "document" in each]
+    assert [each["name"] for each in documents] == ["my report", "my report (2)"]
+    assert {each["format"] for each in documents} == {"pdf"}
+    assert {each["source"]["bytes"] for each in documents} == {b"%PDF report"}
+    assert "text" in asked["content"][0]  # without one, Bedrock takes no document
+    for request in to_pydantic_ai(items):
+        prompt: Any = request.parts[0]
+        (file_part,) = prompt.content
+        assert (file_part.data, file_part.media_type) == (b"%PDF report", "application/pdf")
+        assert file_part.identifier == "my_report.pdf"
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -284,7 +372,11 @@ async def test_a_file_is_never_given_as_a_picture(media: str) -> None:
     parts = [{"text": "Read it."}, {"inlineData": {"mimeType": media, "data": PIXEL}}]
     items = await _stored([{"role": "user", "parts": parts}])
 
-    assert to_bedrock(items)["messages"] == [{"role": "user", "content": [{"text": "Read it."}]}]
+    (message,) = to_bedrock(items)["messages"]
+    assert message["content"][0] == {"text": "Read it."}
+    assert [list(each) for each in message["content"][1:]] == (
+        [["document"]] if media == "application/pdf" else []
+    )
     (asked,) = to_langchain(items)
     (request,) = to_pydantic_ai(items)
     if not media.startswith("image/"):

@@ -18,6 +18,18 @@ from orbiter.memory.model.copying import copy_value
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
+DOCUMENTS = {
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "html": "text/html",
+    "csv": "text/csv",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+"""The documents that Bedrock takes, and what they are called elsewhere."""
 OPENING = "…"
 """The user turn put before a history that begins with the model, where a provider demands one."""
 

@@ -60,7 +60,26 @@ def _read_part(part: Message) -> tuple[Format, Message] | None:
     if kind.endswith("-return"):
         return _read_result(part)
     content = _prompt(part)
-    return None if content is None else ("openai", {"role": "user", "content": content})
+    if content is None:
+        return None
+    if any(block["type"] == "document" for block in objects_in(content)):
+        # Of the formats, Anthropic's has documents by URL beside all else.
+        content = [_of_anthropic(block) for block in objects_in(content)]
+        return "anthropic", {"role": "user", "content": content}
+    return "openai", {"role": "user", "content": content}
+
+
+def _of_anthropic(block: Message) -> Message:
+    """Return a block of a prompt as one of Anthropic's."""
+    if block["type"] in ("text", "document"):
+        return block
+    url = str(block["image_url"]["url"] if block["type"] == "image_url" else "")
+    kind, url = ("image", url) if url else ("document", str(block["file"]["file_data"]))
+    if not url.startswith("data:"):
+        return {"type": kind, "source": {"type": "url", "url": url}}
+    media, _, data = url.removeprefix("data:").partition(";base64,")
+    title = {"title": block["file"]["filename"]} if kind == "document" else {}
+    return {"type": kind, "source": {"type": "base64", "media_type": media, "data": data}, **title}
 
 
 def _read_result(part: Message) -> tuple[Format, Message]:
@@ -166,6 +185,8 @@ def _content(each: Any) -> Message:
         return {"type": "text", "text": each["content"]}
     if kind == "image-url":
         return {"type": "image_url", "image_url": {"url": each["url"]}}
+    if kind == "document-url":
+        return {"type": "document", "source": {"type": "url", "url": each["url"]}}
     if kind != "binary":
         raise MessageError(
             f"message 0: `{kind}` in a prompt of Pydantic AI cannot be read; leave it out, or say "

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._common import json_text, keys_of, objects_in
+from orbiter.memory.messages._common import DOCUMENTS, json_text, keys_of, objects_in
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
 from orbiter.memory.messages._pydantic_ai import (
     is_pydantic_ai,
@@ -236,13 +236,6 @@ _BLOCKS = frozenset(
         "cachePoint", "reasoningContent", "citationsContent", "searchResult",
     )
 )  # fmt: skip
-_DOCUMENTS = {
-    "pdf": "application/pdf",
-    "txt": "text/plain",
-    "md": "text/markdown",
-    "html": "text/html",
-    "csv": "text/csv",
-}
 
 
 def is_bedrock(message: Mapping[str, Any]) -> bool:
@@ -336,7 +329,7 @@ def _file(kind: str, body: Mapping[str, Any]) -> Message | None:
     if kind not in ("image", "document") or not isinstance(source, Mapping):
         return None
     form = str(body.get("format", ""))
-    media = f"image/{form}" if kind == "image" else _DOCUMENTS.get(form)
+    media = f"image/{form}" if kind == "image" else DOCUMENTS.get(form)
     title = {"title": body["name"]} if body.get("name") else {}
     if isinstance(source.get("text"), str):
         held = {"type": "text", "media_type": "text/plain", "data": source["text"]}

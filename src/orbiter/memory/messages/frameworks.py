@@ -1,8 +1,8 @@
 """Items as messages of Bedrock, LangChain and Pydantic AI, which `chat.add` reads.
 
 A conversation comes out as legal as with `to_messages`: tool groups are whole, each call has an id
-of its own, results stand behind their calls. What an item kept of its message (pictures, thoughts)
-is written where the other side has a form for it, and left out elsewhere.
+of its own, results stand behind their calls. What an item kept of its message (pictures, files,
+thoughts) is written where the other side has a form for it, and left out elsewhere.
 """
 
 import base64
@@ -10,11 +10,19 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
-from orbiter.memory.messages._common import OPENING, WireIds, legal_name, objects_in, type_of
+from orbiter.memory.messages._common import (
+    DOCUMENTS,
+    OPENING,
+    WireIds,
+    legal_name,
+    objects_in,
+    type_of,
+)
 from orbiter.memory.messages.codec import Codec, Message
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
@@ -40,15 +48,17 @@ _OF_TOOLS = ("tool_use", "tool_result", "tool_call", "function_call", "function_
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that a message holds: a text, a picture, a thought."""
+    """One thing that a message holds: a text, a picture, a file, a thought."""
 
     text: str = ""
     kind: str = "text"
     media: str = ""
     data: str = ""
-    """A picture in base64, a thought's signature, or a hidden thought."""
+    """A picture or a file in base64, a thought's signature, or a hidden thought."""
+    name: str = ""
+    """What a file is called."""
     block: Message | None = None
-    """A block that only one provider knows."""
+    """The block of a file, or one that only one provider knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +166,14 @@ def _of_gemini(content: Message) -> Iterable[Part]:
         if isinstance(part.get("text"), str):
             yield Part(part["text"], "thought" if part.get("thought") else "text")
         elif isinstance(held, Mapping):
-            media = held.get("mimeType", held.get("mime_type"))
-            yield Part(kind="image", media=str(media), data=str(held.get("data")))
+            media = str(held.get("mimeType", held.get("mime_type")))
+            kind = "image" if media.startswith("image/") else "file"
+            name = str(held.get("displayName", held.get("display_name", "")))
+            yield Part(kind=kind, media=media, data=str(held.get("data")), name=name)
+        elif isinstance(there := part.get("fileData", part.get("file_data")), Mapping):
+            media = str(there.get("mimeType", there.get("mime_type", "")))
+            url = str(there.get("fileUri", there.get("file_uri", "")))
+            yield Part(url, "url" if media.startswith("image/") else "file url", media=media)
 
 
 def _of_block(block: Message) -> Part:
@@ -169,7 +185,29 @@ def _of_block(block: Message) -> Part:
         return Part(str(block.get("thinking", "")), "thought", data=str(block.get("signature", "")))
     if kind == "redacted_thinking":
         return Part(kind="hidden thought", data=str(block.get("data", "")))
-    return _of_picture(block) or Part(kind="block", block=block)
+    return _of_picture(block) or _of_file(block) or Part(kind="block", block=block)
+
+
+def _of_file(block: Message) -> Part | None:
+    """Return a document; `None` for one that only its provider has, under an id."""
+    kind, source, held = type_of(block), block.get("source"), block.get("file")
+    if kind == "document" and isinstance(source, Mapping):
+        name, url = str(block.get("title") or ""), source.get("url")
+        media, data = str(source.get("media_type") or "text/plain"), source.get("data")
+        if source.get("type") == "text":
+            data = base64.b64encode(str(data).encode()).decode()
+        is_held = source.get("type") in ("text", "base64")
+    elif kind in ("file", "input_file"):
+        holder = held if isinstance(held, Mapping) else block
+        name, url = str(holder.get("filename") or ""), holder.get("file_url")
+        whole = _DATA.fullmatch(str(holder.get("file_data")))
+        media, data = (whole["media"], whole["data"]) if whole else ("", "")
+        is_held = whole is not None
+    else:
+        return None
+    if is_held:
+        return Part(kind="file", media=media, data=str(data), name=name, block=block)
+    return Part(str(url), "file url", name=name, block=block) if url else None
 
 
 def _of_picture(block: Message) -> Part | None:
@@ -205,15 +243,26 @@ def _bytes(data: str) -> bytes | None:
 # Bedrock
 
 _FORMS = ("png", "jpeg", "gif", "webp")
-"""The pictures that it takes; Gemini's messages may hold a PDF in the same place."""
+"""The pictures that it takes."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9()\[\]-]+")
+"""What the name of a document must not have, but for single spaces."""
 
 
 def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
     """Return the arguments of `client.converse` of Amazon Bedrock: `messages` and `system`."""
     messages: list[Message] = []
     system: list[Message] = []
+    names: set[str] = set()
     for speech in _speeches(items):
         blocks = [block for part in speech.parts if (block := _bedrock(part)) is not None]
+        if speech.role == "human":
+            blocks += [
+                {"document": {**document, "name": _free_name(part.name, names)}}
+                for part in speech.parts
+                if (document := _bedrock_document(part)) is not None
+            ]
+            if any("document" in block for block in blocks) and "text" not in blocks[0]:
+                blocks.insert(0, {"text": OPENING})  # without a text it takes no document
         while blocks and "reasoningContent" in blocks[-1] and not speech.calls:
             blocks.pop()  # nothing follows from it
         blocks += [
@@ -253,6 +302,29 @@ def _bedrock(part: Part) -> Message | None:
         form = part.media.removeprefix("image/").replace("jpg", "jpeg")
         return {"image": {"format": form, "source": {"bytes": data}}} if form in _FORMS else None
     return None  # it has no pictures by URL, and thoughts need a signature
+
+
+def _bedrock_document(part: Part) -> Message | None:
+    """Return a file without its name; `None` for what is none, or of a kind that it takes not."""
+    form = next((form for form, media in DOCUMENTS.items() if media == part.media), None)
+    data = _bytes(part.data) if part.kind == "file" and form is not None else None
+    if not data:
+        return None
+    block = part.block or {}
+    is_text = isinstance(source := block.get("source"), Mapping) and source.get("type") == "text"
+    held = {"text": data.decode()} if is_text else {"bytes": data}
+    return {"format": form, "source": held}
+
+
+def _free_name(name: str, names: set[str]) -> str:
+    """Return a name that no other document has, as Bedrock takes it."""
+    stem = name.rpartition(".")[0] or name
+    plain = _NO_NAME.sub(" ", stem).strip()[:150].strip() or "document"
+    free = next(
+        each for n in count(1) if (each := plain if n == 1 else f"{plain} ({n})") not in names
+    )
+    names.add(free)
+    return free
 
 
 def _bedrock_result(result: Result) -> Message:
@@ -306,14 +378,15 @@ def _langchain(part: Part) -> Message:
         return {"type": "reasoning", "reasoning": part.text}
     if part.kind == "hidden thought":
         return {"type": "redacted_thinking", "data": part.data}
-    if part.kind == "image" and not part.media.startswith("image/"):
-        kind = part.media.partition("/")[0]
-        kind = kind if kind in ("audio", "video") else "file"
-        return {"type": kind, "base64": part.data, "mime_type": part.media}
     if part.kind in ("image", "url"):
         url = part.text or f"data:{part.media};base64,{part.data}"
         return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "text", "text": part.text} if part.block is None else part.block
+    if part.block is not None or part.kind == "text":
+        return part.block or {"type": "text", "text": part.text}
+    kind = part.media.partition("/")[0]
+    kind = kind if kind in ("audio", "video") else "file"
+    held = {"base64": part.data} if part.kind == "file" else {"url": part.text}
+    return {"type": kind, **held, "mime_type": part.media}
 
 
 # Pydantic AI
@@ -367,9 +440,13 @@ def _prompt(kinds: Any, part: Part) -> Any:
         return part.text
     if part.kind == "url":
         return kinds.ImageUrl(url=part.text)
+    if part.kind == "file url":
+        media = {"media_type": part.media} if part.media else {}
+        return kinds.DocumentUrl(url=part.text, **media)
     data = _bytes(part.data)
-    if part.kind == "image" and data is not None:
-        return kinds.BinaryContent(data=data, media_type=part.media)
+    if part.kind in ("image", "file") and data:
+        named = {"identifier": part.name} if part.name else {}
+        return kinds.BinaryContent(data=data, media_type=part.media, **named)
     return None
 
 
