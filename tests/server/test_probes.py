@@ -30,7 +30,19 @@ async def test_a_probe_needs_no_key_and_tells_its_status_alone(
     assert (await http.head(path)).status_code == 200
     assert (await http.post(path)).status_code == 401
     assert (await http.get(f"{path}/x")).status_code == 401
-    assert (await http.get(path, headers={"Authorization": "Bearer x"})).status_code == 401
+    wrong = await http.get(path, headers={"Authorization": "Bearer x"})
+    assert wrong.status_code == (200 if path == "/healthz" else 401)
+
+
+async def test_a_server_whose_keys_cannot_be_read_lives_and_lets_nobody_in(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="ann"))
+    keys.path.write_text("{", encoding="utf-8")
+
+    assert (await http.get("/healthz")).status_code == 200
+    assert (await http.get("/readyz")).status_code == 503
+    assert (await http.get("/v1/memories")).status_code == 503
 
 
 async def test_with_a_key_it_is_told_what_is_ready(
