@@ -13,23 +13,69 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 MENU = [path for _, links in NAVIGATION for path, *_ in links]
 
 
+async def _paths(memory: AgentMemory) -> list[str]:
+    """Return every page of the menu but the first, and others that open from them."""
+    item = (await memory.scope(user_id="alice").list(query="red pot"))[0]
+    opened = [f"/memory?id={item.id}", f"/chat?id={CHAT_ID}&user_id=alice&agent_id=nova"]
+    asked = ["/memories?q=peanuts", "/recall?q=sea", "/context?q=dinner&user_id=alice"]
+    asked += ["/?user_id=alice", "/graph?term=pot", "/playground?user_id=alice"]
+    asked += ["/facts?user_id=alice", "/data?user_id=alice", "/users?agent_id=nova"]
+    return [*MENU[1:], *opened, *asked]
+
+
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desk", "phone"])
 async def test_every_page_is_whole_in_light_and_dark(
     site: str, look: Look, memory: AgentMemory, is_phone: bool
 ) -> None:
-    item = (await memory.scope(user_id="alice").list(query="red pot"))[0]
     visit = await look(site, phone=is_phone)
 
-    opened = [f"/memory?id={item.id}", f"/chat?id={CHAT_ID}&user_id=alice&agent_id=nova"]
-    asked = ["/memories?q=peanuts", "/recall?q=sea", "/context?q=dinner&user_id=alice"]
-    asked += ["/?user_id=alice", "/graph?term=key", "/playground?user_id=alice"]
-    for path in [*MENU[1:], *opened, *asked]:
+    for path in await _paths(memory):
         await visit.check()
         await visit.page.emulate_media(color_scheme="dark")
         await visit.check()
         await visit.page.emulate_media(color_scheme="light")
         await visit.go(path)
     await visit.check()
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+async def test_headings_and_cards_begin_at_one_line_and_no_choice_is_cut(
+    site: str, look: Look, memory: AgentMemory, width: int
+) -> None:
+    visit = await look(site)
+    await visit.page.set_viewport_size({"width": width, "height": 900})
+
+    for path in ["/", *await _paths(memory)]:
+        await visit.go(path)
+        await visit.check()
+        lefts, cut = await visit.page.evaluate(_ALIGNED)
+        assert len(lefts) == 1, (path, lefts)
+        assert cut == [], path
+
+
+_ALIGNED = """() => {
+  const left = (each) => Math.round(each.getBoundingClientRect().left);
+  const parts = [...document.querySelectorAll("main > *, main h1")];
+  const lefts = new Set(parts.filter((each) => each.checkVisibility()).map(left));
+  // Of a closed list, what is chosen; of a graph, every label.
+  const pen = document.createElement("canvas").getContext("2d");
+  const cut = [...document.querySelectorAll("main select")].filter((each) => {
+    if (!each.checkVisibility() || !each.selectedOptions.length) return false;
+    const { font, paddingLeft, paddingRight } = getComputedStyle(each);
+    pen.font = font;
+    const room = each.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+    return pen.measureText(each.selectedOptions[0].text).width > room + 1;
+  }).map((each) => each.outerHTML.slice(0, 80));
+  for (const svg of document.querySelectorAll("svg.graph")) {
+    if (!svg.checkVisibility()) continue;
+    const box = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll("text")) {
+      const own = text.getBoundingClientRect();
+      if (own.left < box.left || own.right > box.right) cut.push(text.textContent);
+    }
+  }
+  return [[...lefts], cut];
+}"""
 
 
 async def test_what_is_pressed_is_large_enough(site: str, look: Look, memory: AgentMemory) -> None:

@@ -2,7 +2,9 @@
 
 import json
 from datetime import UTC, datetime
+from urllib.parse import parse_qsl
 
+import httpx
 import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
@@ -137,7 +139,7 @@ async def test_facts_are_put_ended_reverted_and_retracted(
     refused = await visitor.send("/ui/facts/put", ANN, key="k", value="{", kind="json")
 
     assert put.status_code == 200
-    assert "/ui/facts/revert?" in put.headers["HX-Trigger"]
+    assert "/ui/facts/undo?" in put.headers["HX-Trigger"]
     assert 'class="span now"' in put.text
     assert (ended.status_code, after_end) == (200, None)
     assert after_revert.value == "two"
@@ -146,6 +148,39 @@ async def test_facts_are_put_ended_reverted_and_retracted(
     assert history.text.count('class="gone"') == 2
     assert refused.status_code in (400, 422)
     assert "not valid JSON" in refused.json()["detail"]
+
+
+async def _undo(visitor: Visitor, answer: httpx.Response) -> httpx.Response:
+    said = json.loads(answer.headers["HX-Trigger"])["orbiter:say"]
+    path, _, query = said["undo"].partition("?")
+    return await visitor.send(path, dict(parse_qsl(query)))
+
+
+async def test_undo_takes_back_its_own_change_and_never_a_newer_one(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor, facts = Visitor(client(await served())), memory.scope(**ANN).facts
+    await visitor.send("/ui/facts/put", ANN, key="city", value="Porto")
+    put = await visitor.send("/ui/facts/put", ANN, key="city", value="Lisbon")
+    await facts.put("city", "Oslo")  # by somebody else, before the message is gone
+
+    late = await _undo(visitor, put)
+    oslo = await facts.get("city")
+    ended = await visitor.send("/ui/facts/end", {"of": "city", **ANN})
+    taken_back = await _undo(visitor, ended)
+    again = await visitor.send("/ui/facts/put", ANN, key="city", value="Oslo")
+
+    assert "A newer change stays: it is Oslo." in late.headers["HX-Trigger"]
+    assert oslo is not None
+    assert oslo.value == "Oslo"
+    retracted = [
+        entry.fact.value
+        for entry in await facts.history("city")
+        if entry.fact.retracted_at is not None and not entry.fact.is_end
+    ]
+    assert retracted == ["Lisbon"]
+    assert "Undone: it is Oslo." in taken_back.headers["HX-Trigger"]
+    assert "undo" not in again.headers["HX-Trigger"]  # it held already: nothing was recorded
 
 
 async def test_what_a_fact_says_never_becomes_a_part_of_the_page(

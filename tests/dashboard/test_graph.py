@@ -6,6 +6,7 @@ from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory, MemoryItem
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.server.dashboard import graph_page
 from orbiter.memory.server.dashboard.graph_page import graph_of
 
@@ -42,10 +43,51 @@ def test_many_memories_make_a_bounded_picture_that_is_always_the_same() -> None:
 
     nodes, edges = graph_page._picture(graph, None)
 
-    assert len(nodes) == graph_page._TOP
+    assert len(nodes) == graph_page.WIDE.terms
     assert (nodes, edges) == graph_page._picture(graph_of(items), None)
     assert all(0 < node.x < 900 and 0 < node.y < 560 for node in nodes)
     assert len({(node.x, node.y) for node in nodes}) == len(nodes)
+
+
+def test_a_common_word_joins_nothing() -> None:
+    texts = (
+        "Bob's team deploys on Tuesdays, as Bob says",
+        "The team of Bob met on Tuesday",
+        "Next Tuesday the team plays chess",
+        "In March we met Bob for chess",
+        "In March the weather was fine",
+    )
+    facts = [
+        FactMemory(key="desk", value=value, content=f"desk: {value}")
+        for value in ("standing", "oak")
+    ]
+
+    graph = graph_of([*(MemoryItem(content=text) for text in texts), *facts])
+
+    assert {term.label for term in graph.terms.values()} == {"Bob", "chess"}
+    assert dict(graph.around("bob")) == {"chess": 1}
+
+
+@pytest.mark.parametrize("term", [None, "thingba"])
+def test_a_narrow_picture_has_its_middle_in_the_middle_and_nothing_beyond_its_edges(
+    term: str | None,
+) -> None:
+    words = [f"thing{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(40)]
+    items = [
+        MemoryItem(content=f"{words[n % 40]} {words[n * 7 % 40]} {words[n * 3 % 40]}")
+        for n in range(200)
+    ]
+    graph, size = graph_of(items), graph_page.NARROW
+
+    nodes, _ = graph_page._picture(graph, term and graph.terms[term], size)
+
+    xs, ys = [node.x for node in nodes], [node.y for node in nodes]
+    assert 4 < len(nodes) <= size.terms
+    assert (min(xs) + max(xs)) / 2 == pytest.approx(size.width / 2, abs=40)
+    assert (min(ys) + max(ys)) / 2 == pytest.approx(size.height / 2, abs=60)
+    assert all(30 < node.x < size.width - 30 and 20 < node.y < size.height - 30 for node in nodes)
+    if term:
+        assert (nodes[0].key, nodes[0].x, nodes[0].y) == (term, 180, 220)
 
 
 async def test_one_walks_from_a_name_to_the_next(

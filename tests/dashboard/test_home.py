@@ -19,9 +19,19 @@ from orbiter.memory.server.dashboard.facets import Filters, counts_in, facets
 from orbiter.memory.server.dashboard.home_page import snippets
 from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
 from orbiter.memory.server.dashboard.templating import visible
+from orbiter.memory.text.ranking import ANSWERED
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 NOW = datetime.now(UTC)
+_ABOUT_MIA = (
+    "We fly to Lisbon with Mia and Leo",
+    "Mia starts swimming lessons in September",
+    "Leo likes grilled sardines",
+    "Mia wants to learn the ukulele",
+    "No cilantro, ever",
+    "Mia is allergic to peanuts",
+    "Mia must not eat peanuts or almonds",
+)
 
 
 def _texts(page: str) -> list[str]:
@@ -69,6 +79,23 @@ async def test_a_search_tells_scores_and_why_and_keeps_its_address(
     assert 'value="peanuts"' in page
     assert typed.headers["HX-Replace-Url"] == "/memories?q=peanuts&user_id=ann"
     assert _texts(typed.text)[0] == "Mia is allergic to peanuts"
+
+
+async def test_results_stand_in_the_order_of_the_relevance_they_show(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann, now = memory.scope(user_id="ann"), datetime.now(UTC)
+    for days, text in enumerate(_ABOUT_MIA):
+        await ann.remember(text, created_at=now - timedelta(days=9 * days), importance=days / 10)
+    visitor = Visitor(client(await served()))
+
+    rows = (await visitor.twin("/memories", q="What should Mia not eat?"))["rows"]
+
+    relevance = [row["relevance"] for row in rows]  # type: ignore[attr-defined]
+    least = max(ANSWERED, relevance[0] / 10)
+    assert len(relevance) > 4
+    assert relevance == sorted(relevance, reverse=True)
+    assert [row["is_answer"] for row in rows] == [each >= least for each in relevance]  # type: ignore[attr-defined]
 
 
 async def test_a_line_stands_between_what_answers_and_the_rest(

@@ -162,6 +162,22 @@ async def test_users_are_listed_with_what_can_be_done(
     assert refused.status_code == 422
 
 
+async def test_users_of_an_agent_are_counted_once_for_many_visits_and_not_after_an_erasure(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await fill(memory)
+    visitor, nova = Visitor(client(await served())), {"agent_id": "nova"}
+    before = (await visitor.twin("/users", **nova))["people"]
+
+    await memory.scope(user_id="ann", **nova).remember("Something new")
+    again = (await visitor.twin("/users", **nova))["people"]
+    await visitor.send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
+
+    assert [each["user_id"] for each in before] == ["ann"]  # type: ignore[attr-defined]
+    assert again == before
+    assert (await visitor.twin("/users", **nova))["people"] == []
+
+
 async def test_fields_offer_what_exists(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

@@ -162,6 +162,7 @@ async def put(ask: Ask) -> Toast:
     key = ask.text("of") or form.get("key", "").strip()
     if not key:
         raise QueryError("a fact needs a key, such as `home_city`")
+    before = {entry.fact.id for entry in await ask.handle.facts.history(key)}
     made = await ask.handle.facts.put(
         key,
         _value(form),
@@ -170,7 +171,9 @@ async def put(ask: Ask) -> Toast:
         source=form.get("source", "").strip() or None,
     )
     told = f"Saved: {key} is {show_value(made.value)[:80]}."
-    return Toast(await _page_data(ask, opened=key), told, _revert_address(ask, key), "#facts")
+    # What was valid already is not recorded twice, and so nothing of it is to be undone.
+    undo = "" if made.id in before else _undo_address(ask, made)
+    return Toast(await _page_data(ask, opened=key), told, undo, "#facts" if undo else "")
 
 
 def _value(form: dict[str, str]) -> object:
@@ -196,11 +199,27 @@ async def end(ask: Ask) -> Toast:
     data = await _page_data(ask, opened=key)
     if made is None:
         return Toast(data, "There is no current value, so nothing ended.")
-    return Toast(data, "Ended.", _revert_address(ask, key), target="#facts")
+    return Toast(data, "Ended.", _undo_address(ask, made), target="#facts")
 
 
-def _revert_address(ask: Ask, key: str) -> str:
-    return f"/ui/facts/revert?{urlencode({**ask.request.query_params, 'of': key})}"
+def _undo_address(ask: Ask, made: FactMemory) -> str:
+    named = {**ask.request.query_params, "of": made.key, "id": made.id}
+    return f"/ui/facts/undo?{urlencode(named)}"
+
+
+@pages.part("POST", "/ui/facts/undo", "parts/facts.html", role="write")
+async def undo(ask: Ask) -> Toast:
+    """Take back one assertion, whatever was said since; that stays, and the message says so."""
+    fact = await ask.handle.facts.retract(ask.text("id"))
+    entries = await ask.handle.facts.history(fact.key)
+    is_newest = not any(
+        entry.fact.retracted_at is None and entry.fact.recorded_at > fact.recorded_at
+        for entry in entries
+    )
+    now = await ask.handle.facts.get(fact.key)
+    value = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]}"
+    told = f"Undone: {value}." if is_newest else f"Undone. A newer change stays: {value}."
+    return Toast(await _page_data(ask, opened=fact.key), told)
 
 
 @pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")

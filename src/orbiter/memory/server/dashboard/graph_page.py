@@ -1,8 +1,9 @@
 """The graph: people, places and things that memories share, to walk from one to the next.
 
 No model is asked: what is written with a capital letter within a sentence is a name, and a word
-that few memories have is a thing. Only the newest memories of a scope are read, and only words that
-two of them share are shown; a word is gone with the last memory that has it.
+that few memories have, and few people say every day, is a thing. Only the newest memories of a
+scope are read, and only words that two of them share are shown; a word is gone with the last memory
+that has it.
 """
 
 import asyncio
@@ -10,15 +11,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import cos, hypot, log, pi, sin
 
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.model.facts import FactMemory, show_value
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.server.dashboard.map_points import NUMBERS
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
 from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
-from orbiter.memory.text.words import COMMON, tokens
+from orbiter.memory.text.words import COMMON, stem, tokens
 
 __all__ = ["Graph", "graph_of", "pages"]
 
@@ -31,15 +34,39 @@ _CHUNK = 500
 _TEXT = 600
 """Letters of each memory that are read."""
 _MAX_WORDS = 60
-_TOP, _AROUND = 28, 14
-"""Terms of the first picture, and neighbours of one."""
 _LISTED = 12
 """Memories of a term that are listed."""
 _LONGEST = 40
-_WIDTH, _HEIGHT = 900.0, 560.0
 _TURNS = 160
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _START = re.compile(r"(?:^|[.!?:;\n\"“”«»(\[])\s*$")
+
+
+EVERYDAY = """
+    january february march april may june july august september october november december monday
+    tuesday wednesday thursday friday saturday sunday weekend today tomorrow yesterday second
+    minute hour day week month year morning afternoon evening night noon midnight time date spring
+    summer autumn winter season moment past future while early late soon often always never next
+    last first new old good bad best better worse big small large little long short high low free
+    full empty open closed easy hard fast slow right wrong same different other another many much
+    more most less least few some every each main whole half part piece kind type sort way thing
+    stuff place area side end start begin point line list number name word question answer problem
+    reason idea plan rule note message email call meeting work job task project team group people
+    person man woman child friend family boss member user client customer company office home
+    house room door street city town country world class course shop store food meal drink money
+    price cost budget bill account card trip travel visit holiday vacation booking road page file
+    folder test build change move stay go come get give take make keep let put set need want like
+    love prefer try use find look see watch show tell say ask speak talk write read hear learn
+    teach know think feel hope remember forget help send bring buy sell pay wait run walk eat
+    sleep live leave arrive return happen become mean seem turn add remove check choose close stop
+    play win lose meet follow share save spend order cook sign fix
+""".split()  # noqa: SIM905 - read by people
+"""Words of everyday English: they join memories that have nothing else in common."""
+
+
+@cache
+def _everyday() -> frozenset[str]:
+    return frozenset(stem(word) for word in EVERYDAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +118,30 @@ class Node:
     r: int
     anchor: str
     label_x: int
+    label_y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A picture: how large it is, how much fits, and how far its terms stay from the edges."""
+
+    width: int
+    height: int
+    terms: int
+    """Terms of the first picture."""
+    around: int
+    """Neighbours of one."""
+    margin: int
+    ring: tuple[int, int]
+    stretch: float
+    """How much more room a label needs beside a term than below it."""
+    is_below: bool = False
+    """Whether labels stand below their terms, as there is no room beside them."""
+
+
+WIDE = Size(900, 560, terms=28, around=14, margin=150, ring=(265, 215), stretch=2.4)
+NARROW = Size(360, 440, terms=14, around=8, margin=48, ring=(128, 160), stretch=1.6, is_below=True)
+"""For phones and narrow columns: nothing of it is cut, and its middle is in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +173,7 @@ async def graph(ask: Ask) -> Data:
     typed = ask.text("term").strip()
     term = made.terms.get(typed.casefold())
     nodes, edges = await asyncio.to_thread(_picture, made, term)
+    few_nodes, few_edges = await asyncio.to_thread(_picture, made, term, NARROW)
     around = [] if term is None else made.around(term.key)
     return {
         "asked": typed[:200],
@@ -130,8 +182,14 @@ async def graph(ask: Ask) -> Data:
         else {"label": term.label, "is_name": term.is_name, "count": len(term.items)},
         "nodes": nodes,
         "edges": edges,
-        "width": int(_WIDTH),
-        "height": int(_HEIGHT),
+        "width": WIDE.width,
+        "height": WIDE.height,
+        "narrow": {
+            "nodes": few_nodes,
+            "edges": few_edges,
+            "width": NARROW.width,
+            "height": NARROW.height,
+        },
         "neighbours": [
             {"key": key, "label": made.terms[key].label, "count": count}
             for key, count in around[:40]
@@ -167,7 +225,7 @@ def graph_of(items: Sequence[MemoryItem], *, is_all: bool = True) -> Graph:
     inner: Counter[str] = Counter()
     where: dict[str, list[int]] = defaultdict(list)
     for at, item in enumerate(items):
-        for key, word, is_inner in _words(item.content[:_TEXT]):
+        for key, word, is_inner in _words(_text(item)):
             written[key][word] += 1
             inner[key] += is_inner
             if not where[key] or where[key][-1] != at:
@@ -179,7 +237,8 @@ def graph_of(items: Sequence[MemoryItem], *, is_all: bool = True) -> Graph:
         is_name = inner[key] > small or (not small and len(places) > 2)
         most = max(3, len(items) // (3 if is_name else 10))
         is_long = len(key) > (1 if is_name or not key.isascii() else 3)
-        if 2 <= len(places) <= most and is_long:
+        is_telling = is_long and not _is_everyday(key, is_name=is_name)
+        if 2 <= len(places) <= most and is_telling:
             label = written[key].most_common(1)[0][0]
             terms[key] = Term(key, label, is_name, tuple(places))
     by_item: list[list[str]] = [[] for _ in items]
@@ -188,6 +247,25 @@ def graph_of(items: Sequence[MemoryItem], *, is_all: bool = True) -> Graph:
             by_item[at].append(key)
     begins = [(item.id, item.content[:200]) for item in items]
     return Graph(begins, terms, by_item, is_all)
+
+
+def _text(item: MemoryItem) -> str:
+    """Return what is read of a memory; of a fact only its value, as many facts share a key."""
+    if isinstance(item, FactMemory):
+        return "" if item.is_end else show_value(item.value)[:_TEXT]
+    return item.content[:_TEXT]
+
+
+def _is_everyday(key: str, *, is_name: bool) -> bool:
+    """Tell whether a word joins nothing: a day or a month, or a common word that is no name."""
+    root = stem(key)
+    return root in (_dates() if is_name else _everyday())
+
+
+@cache
+def _dates() -> frozenset[str]:
+    """Return what is written as a name in English, and is none."""
+    return frozenset(stem(word) for word in EVERYDAY[:19])
 
 
 def _words(text: str) -> Iterable[tuple[str, str, bool]]:
@@ -205,23 +283,23 @@ def _words(text: str) -> Iterable[tuple[str, str, bool]]:
         yield key, word, is_inner
 
 
-def _picture(made: Graph, term: Term | None) -> tuple[list[Node], list[Edge]]:
+def _picture(made: Graph, term: Term | None, size: Size = WIDE) -> tuple[list[Node], list[Edge]]:
     """Return what is drawn: the terms around *term*, or those that most memories share."""
     if term is not None:
-        chosen = [term, *(made.terms[key] for key, _ in made.around(term.key)[:_AROUND])]
-        places = _ring(len(chosen))
+        chosen = [term, *(made.terms[key] for key, _ in made.around(term.key)[: size.around])]
+        places = _ring(len(chosen), size)
     else:
         ranked = sorted(
             made.terms.values(),
             key=lambda each: (-len(each.items) * (2 if each.is_name else 1), each.key),
         )
-        chosen = ranked[:_TOP]
+        chosen = ranked[: size.terms]
         places = []
     shared = _shared(chosen)
-    places = places or _spread(len(chosen), shared)
+    places = places or _spread(len(chosen), shared, size)
     largest = max((len(each.items) for each in chosen), default=1)
     nodes = [
-        _node(each, x, y, largest, is_middle=term is not None and each is term)
+        _node(each, x, y, largest, size, is_middle=term is not None and each is term)
         for each, (x, y) in zip(chosen, places, strict=True)
     ]
     edges = [
@@ -231,15 +309,19 @@ def _picture(made: Graph, term: Term | None) -> tuple[list[Node], list[Edge]]:
     return nodes, edges
 
 
-def _node(term: Term, x: float, y: float, largest: int, *, is_middle: bool) -> Node:
+def _node(term: Term, x: float, y: float, largest: int, size: Size, *, is_middle: bool) -> Node:
     radius = 6 + round(12 * (len(term.items) / largest) ** 0.5) + (4 if is_middle else 0)
-    label = term.label if len(term.label) <= 20 else f"{term.label[:19]}…"
-    is_left = x < _WIDTH / 2 - 1 and not is_middle
-    at = round(x) - radius - 5 if is_left else round(x) + radius + 5
-    anchor = "end" if is_left else "start"
-    return Node(
-        term.key, label, term.is_name, len(term.items), round(x), round(y), radius, anchor, at
-    )
+    most = 12 if size.is_below else 20
+    label = term.label if len(term.label) <= most else f"{term.label[: most - 1]}…"
+    if size.is_below:
+        anchor, at, below = "middle", round(x), round(y) + radius + 15
+    else:
+        is_left = x < size.width / 2 - 1 and not is_middle
+        anchor = "end" if is_left else "start"
+        at = round(x) - radius - 5 if is_left else round(x) + radius + 5
+        below = round(y) + 5
+    count = len(term.items)
+    return Node(term.key, label, term.is_name, count, round(x), round(y), radius, anchor, at, below)
 
 
 def _shared(terms: Sequence[Term]) -> dict[tuple[int, int], int]:
@@ -252,17 +334,17 @@ def _shared(terms: Sequence[Term]) -> dict[tuple[int, int], int]:
     return counts
 
 
-def _ring(count: int) -> list[tuple[float, float]]:
+def _ring(count: int, size: Size) -> list[tuple[float, float]]:
     """Return the middle, and places around it."""
     around = [2 * pi * (at + 0.5) / max(1, count - 1) - pi / 2 for at in range(count - 1)]
-    middle = (_WIDTH / 2, _HEIGHT / 2)
-    return [
-        middle,
-        *((middle[0] + 265 * cos(angle), middle[1] + 215 * sin(angle)) for angle in around),
-    ]
+    x, y = size.width / 2, size.height / 2
+    wide, high = size.ring
+    return [(x, y), *((x + wide * cos(angle), y + high * sin(angle)) for angle in around)]
 
 
-def _spread(count: int, shared: Mapping[tuple[int, int], int]) -> list[tuple[float, float]]:
+def _spread(
+    count: int, shared: Mapping[tuple[int, int], int], size: Size
+) -> list[tuple[float, float]]:
     """Return places in which what shares memories is close, and nothing lies upon another.
 
     Always the same for the same terms: they begin on a spiral, and push and pull from there.
@@ -278,20 +360,20 @@ def _spread(count: int, shared: Mapping[tuple[int, int], int]) -> list[tuple[flo
         for a in range(count):
             for b in range(a + 1, count):
                 # Labels are wide: what stands beside needs more room than what stands below.
-                dx, dy = (at[a][0] - at[b][0]) / 2.4, at[a][1] - at[b][1]
+                dx, dy = (at[a][0] - at[b][0]) / size.stretch, at[a][1] - at[b][1]
                 far = max(hypot(dx, dy), 1.0)
                 push = 2_400 / far**2
                 if (a, b) in shared:
                     push -= 0.12 * far / max(degrees[a], degrees[b])
-                moved[a] = (moved[a][0] + dx / far * push * 2.4, moved[a][1] + dy / far * push)
-                moved[b] = (moved[b][0] - dx / far * push * 2.4, moved[b][1] - dy / far * push)
+                right, down = dx / far * push * size.stretch, dy / far * push
+                moved[a] = (moved[a][0] + right, moved[a][1] + down)
+                moved[b] = (moved[b][0] - right, moved[b][1] - down)
         at = [
             (x + max(-step, min(step, mx)), y + max(-step, min(step, my)))
             for (x, y), (mx, my) in zip(at, moved, strict=True)
         ]
     wide = max((abs(x) for x, _ in at), default=1) or 1
     high = max((abs(y) for _, y in at), default=1) or 1
-    return [
-        (_WIDTH / 2 + x / wide * (_WIDTH / 2 - 150), _HEIGHT / 2 + y / high * (_HEIGHT / 2 - 40))
-        for x, y in at
-    ]
+    middle = (size.width / 2, size.height / 2)
+    room = (middle[0] - size.margin, middle[1] - 40)
+    return [(middle[0] + x / wide * room[0], middle[1] + y / high * room[1]) for x, y in at]

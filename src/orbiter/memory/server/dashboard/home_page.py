@@ -25,7 +25,7 @@ from orbiter.memory.server.dashboard.facets import (
 from orbiter.memory.server.dashboard.live_feed import strip
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Toast
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import ANSWERED
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -43,6 +43,9 @@ _SAMPLE = 500
 _IMPATIENT = 0.3
 """Seconds that the page waits for counts; then it comes without, and asks for them."""
 
+_SHARE = 0.1
+"""An answer is at least so relevant as this share of the best one."""
+
 _HITS = (20, 50, 100)
 """How many hits a search shows, and how many if more are asked for."""
 
@@ -58,7 +61,7 @@ class Row:
     why: str = ""
     relevance: float | None = None
     is_answer: bool = True
-    """Whether it would stand in a prompt, as what answers what is searched for."""
+    """Whether it may answer what is searched for, rather than only be near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +226,10 @@ async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Foun
         since=filters.since,
         where=filters.where,
     )
-    answers = {hit.item.id for hit in for_prompt(recalled)}
-    rows = [_row(hit, is_answer=hit.item.id in answers) for hit in recalled]
-    rows.sort(key=lambda row: not row.is_answer)  # else in their order
+    best = max((hit.relevance for hit in recalled), default=0.0)
+    least = max(ANSWERED, best * _SHARE)
+    rows = [_row(hit, is_answer=hit.relevance >= least) for hit in recalled]
+    rows.sort(key=lambda row: -(row.relevance or 0.0))  # as told; equal ones as recall ranks them
     larger = next((each for each in _HITS if each > hits), None)
     is_more = larger is not None and len(rows) == hits and recalled.considered > hits
     more = f"{filters.query(k=str(larger))}" if is_more else None

@@ -11,6 +11,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.value_counts import UserOrder
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.scope_cache import ScopeCache
 
 __all__ = ["pages"]
 
@@ -32,6 +33,10 @@ class Person:
     is_default: bool = False
 
 
+_people: ScopeCache[list[Person]] = ScopeCache(seconds=15)
+"""Of a scope within everyone: each of its users is asked for, one after another."""
+
+
 @pages.page("/users", "users.html", title="Users")
 async def users(ask: Ask) -> Data:
     """Show a page of users."""
@@ -40,7 +45,7 @@ async def users(ask: Ask) -> Data:
         raise QueryError(f"`order` is one of `{'`, `'.join(_ORDERS)}`")
     held = Query(metadata=ask.handle.scope).wanted
     if held:
-        people, more = await _within(ask), None
+        people, more = await _people.get(ask, lambda: _within(ask)), None
     else:
         page = await ask.server.memory.users(
             starts_with=starts,

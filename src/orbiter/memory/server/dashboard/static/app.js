@@ -343,5 +343,6 @@ document.addEventListener("htmx:load", (event) => tellTimes(event.detail.elt));
 const zone = Intl.DateTimeFormat(undefined, { timeZoneName: "longOffset" }).formatToParts(new Date());
 const offset = zone.find((each) => each.type === "timeZoneName")?.value.replace("GMT", "UTC") ?? "UTC";
 for (const each of document.querySelectorAll("[data-zone]")) {
-  each.textContent = `Times are in ${Intl.DateTimeFormat().resolvedOptions().timeZone}, ${offset}`;
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  each.textContent = name === "UTC" ? "Times are in UTC" : `Times are in ${name}, ${offset}`;
 }

@@ -128,7 +128,7 @@
     if (told.by === "words") {
       parts.push("Laid out by words, because there are no embeddings.");
     }
-    if (told.waiting) parts.push(`${number(told.waiting)} more have no vector, or none yet.`);
+    if (told.waiting) parts.push(`${number(told.waiting)} more without a vector: they have no text, or wait for one.`);
     about.textContent = `${parts.join(" ")} `;
   }
 
