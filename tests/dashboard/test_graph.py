@@ -79,7 +79,7 @@ def test_a_narrow_picture_has_its_middle_in_the_middle_and_nothing_beyond_its_ed
     ]
     graph, size = graph_of(items), graph_page.NARROW
 
-    nodes, _ = graph_page._picture(graph, term and graph.terms[term], size)
+    nodes, _ = graph_page._picture(graph, graph.terms[term] if term else None, size)
 
     xs, ys = [node.x for node in nodes], [node.y for node in nodes]
     assert 4 < len(nodes) <= size.terms
