@@ -8,12 +8,13 @@ import, and the test that keeps it current needs no tool beside Python.
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orbiter.memory.agent import AgentMemory, Chat, Facts, ScopedMemory
+from orbiter.memory.agent import AgentMemory, Chat, Facts, ScopedMemory, keywords
 
 PAGE = Path(__file__).with_name("methods.md")
 CLASSES: dict[type, str] = {
@@ -29,6 +30,8 @@ INTRO = """\
 
 Every method with its parameters, their types and defaults, and what it returns. Parameters below
 the line `*` are given by name. `orbiter.memory.sync` has the same methods without `await`.
+`Time` is a datetime or its ISO 8601 text, `ItemRef` an id, a memory or a hit, and `ScopeId` a
+string, a number or a UUID.
 [API](api.md) lists all other public names.
 """
 
@@ -82,9 +85,17 @@ def parameters(node: Function) -> list[tuple[str, str, str]]:
         rows.append(("*", "", ""))
     for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         rows.append((arg.arg, _type(arg.annotation), ast.unparse(default) if default else ""))
-    if node.args.kwarg is not None:
-        rows.append((f"**{node.args.kwarg.arg}", _type(node.args.kwarg.annotation), ""))
     return rows
+
+
+def _other_names(node: Function) -> list[str]:
+    """Return the line that names keywords with the meaning of one above, if there are any."""
+    annotation = _type(node.args.kwarg.annotation) if node.args.kwarg else ""
+    unpacked = re.fullmatch(r"Unpack\[(\w+)\]", annotation)
+    if unpacked is None:
+        return []
+    names = getattr(keywords, unpacked[1])
+    return ["", f"{names.__doc__.rstrip('.')}: `{'`, `'.join(names.__annotations__)}`."]
 
 
 def _code(text: str) -> str:
@@ -106,6 +117,7 @@ def _section(cls: type, name: str, value: object) -> list[str]:
             f"| {_code(a)} | {_code(b)} | {_code(c) or 'required' * (a[0] != '*')} |"
             for a, b, c in rows
         ]
+        lines += _other_names(node)
         lines.append("")
     return lines
 

@@ -89,8 +89,9 @@ def _annotation(node: ast.expr) -> ast.expr:
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     """Return the blocking form of a method, with its documentation and no body."""
     arguments = node.args
-    for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        if each.annotation is not None:
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.kwarg]
+    for each in named:
+        if each is not None and each.annotation is not None:
             each.annotation = _annotation(each.annotation)
     arguments.defaults = [_default(each) for each in arguments.defaults]
     arguments.kw_defaults = [each and _default(each) for each in arguments.kw_defaults]

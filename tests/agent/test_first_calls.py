@@ -28,7 +28,7 @@ async def test_a_memory_remembers_without_a_scope(any_memory: AgentMemory, who: 
     hits = await any_memory.recall(f"where is the {who} key?", mode="words")
     assert item.id in [hit.item.id for hit in hits]
     assert item.id in [each.id for each in await any_memory.list(query=who)]
-    changed = await any_memory.update(hits[0], f"the {who} key is with Ann")  # type: ignore[arg-type]
+    changed = await any_memory.update(hits[0], f"the {who} key is with Ann")
     assert (await any_memory.default_user.get(item.id)) == changed
     assert await any_memory.forget(item)
     assert await any_memory.list(query=who) == []
@@ -55,7 +55,7 @@ async def test_the_default_user_and_a_named_one_see_nothing_of_each_other(
         assert [each.id for each in await handle.list(query=f"secret {who}")] == [mine.id]
         assert await handle.get(foreign.id) is None
         with pytest.raises(ItemNotFoundError):
-            await handle.update(foreign, "changed")  # type: ignore[arg-type]
+            await handle.update(foreign, "changed")
         assert not await handle.forget(foreign)
     # Another's memory brings its user along, and is refused before it is written.
     with pytest.raises(AccessError, match="user_id"):
@@ -102,7 +102,7 @@ async def test_without_an_id_there_is_no_scope(memory: AgentMemory) -> None:
 def test_the_blocking_form_and_the_command_line_know_the_default_user(tmp_path: Path) -> None:
     with blocking.AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
         memory.remember("Tea, not coffee")
-        (hit,) = memory.recall("tea", limit=1)  # type: ignore[call-arg]
+        (hit,) = memory.recall("tea", limit=1)
         assert hit.item.content == "Tea, not coffee"
         assert memory.default_user.stats().items == 1
         memory.chat("one").add("hello")
@@ -126,15 +126,19 @@ async def test_a_name_that_only_a_handle_has_says_so(memory: AgentMemory) -> Non
 
 async def test_other_names_for_arguments_are_read(any_memory: AgentMemory, who: str) -> None:
     alice = any_memory.scope(f"alice-{who}")
-    first = await alice.remember("green tea", metadata={"topic": "tea"})  # type: ignore[call-arg]
+    first = await alice.remember("green tea", metadata={"topic": "tea"})
     await alice.remember("black tea")
 
     assert first.metadata.extra == {"topic": "tea"}
     for name in ("k", "limit", "top_k", "n_results"):
         assert len(await alice.recall("tea", mode="words", **{name: 1})) == 1  # type: ignore[arg-type]
-    assert len(await alice.list(k=1)) == 1  # type: ignore[call-arg]
+    assert len(await alice.list(k=1)) == 1
+    for none in (await alice.recall("tea", k=0), await alice.recall("tea", top_k=0)):
+        assert none == []  # as `list(limit=0)`
+    with pytest.raises(QueryError, match="`k` must be 0 or more, not -1"):
+        await alice.recall("tea", top_k=-1)
     with pytest.raises(TypeError, match="`limit` of `recall` means `k`, which is given, too"):
-        await alice.recall("tea", k=1, limit=2)  # type: ignore[call-arg]
+        await alice.recall("tea", k=1, limit=2)
 
 
 async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> None:
@@ -181,23 +185,23 @@ async def test_a_number_erases_whom_it_names(local_memory: AgentMemory, who: str
 
 async def test_times_may_be_iso_texts(any_memory: AgentMemory, who: str) -> None:
     alice = any_memory.scope(f"alice-{who}")
-    old = await alice.remember("tea", created_at="2020-05-01T12:00+02:00")  # type: ignore[arg-type]
-    new = await alice.remember("tea, too", expires="2999-01-01")  # type: ignore[arg-type]
+    old = await alice.remember("tea", created_at="2020-05-01T12:00+02:00")
+    new = await alice.remember("tea, too", expires="2999-01-01")
 
     assert old.created_at == datetime(2020, 5, 1, 10, tzinfo=UTC)
     assert new.expires_at == datetime(2999, 1, 1, tzinfo=UTC)
-    (found,) = await alice.recall("tea", until="2021-01-01")  # type: ignore[arg-type]
+    (found,) = await alice.recall("tea", until="2021-01-01")
     assert found.item.id == old.id
-    assert [each.id for each in await alice.list(since="2021-01-01")] == [new.id]  # type: ignore[arg-type]
+    assert [each.id for each in await alice.list(since="2021-01-01")] == [new.id]
     with pytest.raises(QueryError, match="`since` must be a datetime, or a text such as"):
-        await alice.list(since="yesterday")  # type: ignore[arg-type]
+        await alice.list(since="yesterday")
 
 
 async def test_facts_and_the_past_take_iso_texts(memory: AgentMemory, who: str) -> None:
     alice = memory.scope(f"alice-{who}")
-    await alice.facts.put("city", "Oslo", valid_from="2020-01-01", valid_to="2021-01-01")  # type: ignore[arg-type]
+    await alice.facts.put("city", "Oslo", valid_from="2020-01-01", valid_to="2021-01-01")
 
-    held = await alice.facts.get("city", as_of="2020-06-01")  # type: ignore[arg-type]
+    held = await alice.facts.get("city", as_of="2020-06-01")
     assert held is not None
     assert held.value == "Oslo"
     assert await alice.as_of("2020-01-01").list() == []
@@ -208,10 +212,10 @@ async def test_a_hit_stands_for_its_memory(any_memory: AgentMemory, who: str) ->
     await alice.remember("green tea")
     (hit,) = await alice.recall("tea", mode="words")
 
-    changed = await alice.update(hit, "black tea")  # type: ignore[arg-type]
+    changed = await alice.update(hit, "black tea")
     assert changed.content == "black tea"
-    assert await alice.get(hit) == changed  # type: ignore[arg-type]
-    assert len(await alice.forget(hit)) == 1  # type: ignore[arg-type]
+    assert await alice.get(hit) == changed
+    assert len(await alice.forget(hit)) == 1
     assert await alice.list() == []
 
 

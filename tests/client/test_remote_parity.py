@@ -127,7 +127,7 @@ EXACT: dict[str, Callable[[ScopedMemory], Awaitable[object]]] = {
     "a fact that is no JSON": lambda it: it.facts.put("k", {1: 2}),
     "a set as a fact": lambda it: it.facts.put("k", {"a"}),
     "an end in seconds": lambda it: it.remember("x", expires=60),  # type: ignore[arg-type]
-    "an end in words": lambda it: it.remember("x", expires="in 2040"),  # type: ignore[arg-type]
+    "an end in words": lambda it: it.remember("x", expires="in 2040"),
     "an end beyond time": lambda it: it.remember("x", expires=timedelta.max),
     "tags that are a word": lambda it: it.remember("x", tags="abc"),
     "a filter of nothing": lambda it: it.list(where=[], query="nowhere"),  # type: ignore[arg-type]

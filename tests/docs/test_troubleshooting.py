@@ -74,7 +74,7 @@ class Troubles:
         await self.alice.recall("Oslo", where={"tgas": "home"})
 
     async def must_be_a_datetime(self) -> None:
-        await self.alice.recall("Oslo", since="yesterdayish")  # type: ignore[arg-type]
+        await self.alice.recall("Oslo", since="yesterdayish")
 
     async def unexpected_keyword_argument(self) -> None:
         await self.alice.remember("I live in Oslo", tgs=["home"])  # type: ignore[call-arg]

@@ -6,10 +6,18 @@ agent.
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar, Unpack
 
 from orbiter.memory.agent.interface import Handle, MemoryEngine, operation
+from orbiter.memory.agent.keywords import (
+    ItemRef,
+    LimitNames,
+    ScopeId,
+    Time,
+    as_id,
+    as_name,
+    read_time,
+)
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import store_name
@@ -51,15 +59,16 @@ class AuditLog(Handle):
     async def entries(  # noqa: PLR0913 - each narrows it down
         self,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        user_id: ScopeId | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         action: str | None = None,
-        item_id: str | None = None,
-        since: datetime | None = None,
+        item_id: ItemRef | None = None,
+        since: Time | None = None,
         before: int | None = None,
         limit: int = 100,
+        **_names: Unpack[LimitNames],
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 
@@ -69,14 +78,17 @@ class AuditLog(Handle):
         page, to get the page of older ones.
         """
         given = (user_id, session_id, task_id, agent_id)
-        for name, value in zip(SCOPE_FIELDS, given, strict=True):
-            if value is not None:
-                require_text(name, value)
-        scope = MemoryMetadata(
-            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
-        )
+        ids = {
+            name: None if value is None else require_text(name, as_name(value))
+            for name, value in zip(SCOPE_FIELDS, given, strict=True)
+        }
         return await (await self._store()).audit_entries(
-            metadata=scope, action=action, item_id=item_id, since=since, before=before, limit=limit
+            metadata=MemoryMetadata(**ids),
+            action=action,
+            item_id=None if item_id is None else as_id(item_id),
+            since=read_time("since", since),
+            before=before,
+            limit=limit,
         )
 
     @operation("audit.verify")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.interface import ScopedHandle, operation
+from orbiter.memory.agent.keywords import Time, read_time
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.model.facts import (
@@ -80,7 +81,7 @@ class FactsView(ScopedHandle):
 
     @operation("facts.get")
     async def get(
-        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
         require_text("key", key)
@@ -93,7 +94,7 @@ class FactsView(ScopedHandle):
 
     @operation("facts.all")
     async def all(
-        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> dict[str, FactMemory]:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
         facts = await self._read()
@@ -131,14 +132,14 @@ class FactsView(ScopedHandle):
         return self._known_at or datetime.max.replace(tzinfo=UTC)
 
     def _moments(
-        self, facts: Sequence[FactMemory], as_of: datetime | None, known_at: datetime | None
+        self, facts: Sequence[FactMemory], as_of: Time | None, known_at: Time | None
     ) -> tuple[datetime, datetime]:
         """Return the moment asked for, and that of the knowledge."""
         known = self._latest
         if known_at is not None:
-            known = min(known, check_instant("known_at", known_at))
+            known = min(known, check_instant("known_at", read_time("known_at", known_at)))
         if as_of is not None:
-            return check_instant("as_of", as_of), known
+            return check_instant("as_of", read_time("as_of", as_of)), known
         # What is recorded has happened, even by a clock that is ahead of this one.
         last = max((f.recorded_at for f in facts if f.is_known(known)), default=ALWAYS)
         return max(self._known_at or self._clock(), last), known

@@ -4,12 +4,11 @@ Each call is a line here; the work is in a module of its own, loaded when it is 
 """
 
 import builtins
-from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import read_time
+from orbiter.memory.agent.keywords import LimitNames, Time, read_time
 from orbiter.memory.agent.results import ForgetResult, ScopeStats
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.model.activity_keys import activity_name
@@ -53,7 +52,9 @@ class MaintenanceMixin(ScopedHandle):
         return self._engine.core_for("activity").activity(activity_name(self._scope))
 
     @operation("chats")
-    async def chats(self, *, query: str = "", limit: int = 50) -> "builtins.list[ConversationInfo]":
+    async def chats(
+        self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
+    ) -> "builtins.list[ConversationInfo]":
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
@@ -63,15 +64,14 @@ class MaintenanceMixin(ScopedHandle):
         check_size("limit", limit)
         return await list_chats(await self._store(), self._filter, query=query, limit=limit)
 
-    def as_of(self, moment: datetime | str) -> "PastMemory":
+    def as_of(self, moment: Time) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.
 
         What was purged, erased or has expired since is gone from the past, too.
         """
         from orbiter.memory.agent._past import PastMemory  # noqa: PLC0415
 
-        when = read_time("moment", moment) if isinstance(moment, str) else moment
-        return PastMemory(self._session, when)
+        return PastMemory(self._session, read_time("moment", moment))
 
     @operation("count_by")
     async def count_by(
@@ -80,9 +80,10 @@ class MaintenanceMixin(ScopedHandle):
         *,
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = 100,
+        **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
@@ -96,8 +97,8 @@ class MaintenanceMixin(ScopedHandle):
             field,
             metadata=self._filter,
             memory_type=memory_type,
-            since=since,
-            until=until,
+            since=read_time("since", since),
+            until=read_time("until", until),
             where=without_jobs(where, memory_type),
             limit=limit,
         )
@@ -188,7 +189,7 @@ class MaintenanceMixin(ScopedHandle):
         self,
         source: str,
         *,
-        since: datetime | None = None,
+        since: Time | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
@@ -200,4 +201,5 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent.quarantine import undo  # noqa: PLC0415
 
         with track(progress):
-            return await undo(self._session, source, since=since, dry_run=dry_run)
+            start = read_time("since", since)
+            return await undo(self._session, source, since=start, dry_run=dry_run)

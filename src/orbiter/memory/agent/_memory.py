@@ -6,7 +6,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+)
 
 from orbiter.memory._lazy import warn
 from orbiter.memory.agent._local_engine import LocalEngine
@@ -22,7 +32,7 @@ from orbiter.memory.agent.interface import (
     operation,
     scope_of,
 )
-from orbiter.memory.agent.keywords import ScopeId, checked_keywords
+from orbiter.memory.agent.keywords import LimitNames, ScopeId, checked_keywords
 from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
 from orbiter.memory.agent.runtime import counting_store
@@ -360,6 +370,7 @@ class AgentMemory(Handle):
         order: "UserOrder" = "name",
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> UserPage:
         """Return a page of the users who have memories, with how many and since when.
 

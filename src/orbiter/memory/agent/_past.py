@@ -6,12 +6,13 @@ has expired since is gone from the past, too.
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
+from orbiter.memory.agent.keywords import ItemRef, LimitNames, SizeNames, as_id
 from orbiter.memory.agent.results import Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import keeps_versions, versioned
 from orbiter.memory.model.facts import FactMemory
@@ -102,10 +103,12 @@ class PastMemory(ScopedHandle):
         return PastFacts(self._session, known_at=self._moment)
 
     @operation("past.get")
-    async def get(self, item_id: str) -> MemoryItem | None:
+    async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
         store = await self._versions()
-        found = await store.as_of(self._moment, metadata=self._filter, item_ids=[item_id], limit=1)
+        found = await store.as_of(
+            self._moment, metadata=self._filter, item_ids=[as_id(item_id)], limit=1
+        )
         return found[0] if found else None
 
     @operation("past.list")
@@ -117,6 +120,7 @@ class PastMemory(ScopedHandle):
         memory_type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
 
@@ -160,6 +164,7 @@ class PastMemory(ScopedHandle):
         where: Where | None = None,
         min_relevance: float = 0.0,
         spread: bool | None = None,
+        **_names: Unpack[SizeNames],
     ) -> "RecallResult":
         """Return at most *k* memories of then that answer *query* by their words, best first.
 

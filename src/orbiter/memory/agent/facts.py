@@ -18,6 +18,7 @@ from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
 from orbiter.memory.agent.inputs import belongs, derived_id, labels
 from orbiter.memory.agent.interface import operation
+from orbiter.memory.agent.keywords import ItemRef, Time, as_id, read_time
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
 from orbiter.memory.errors import (
     AccessError,
@@ -72,8 +73,8 @@ class Facts(FactsView):
         key: str,
         value: object,
         *,
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         source: Source | None = None,
         importance: float | None = None,
     ) -> FactMemory:
@@ -112,7 +113,7 @@ class Facts(FactsView):
 
     @operation("facts.end")
     async def end(
-        self, key: str, *, at: datetime | None = None, source: Source | None = None
+        self, key: str, *, at: Time | None = None, source: Source | None = None
     ) -> FactMemory | None:
         """Record that what is true of *key* now, or at *at*, ends then.
 
@@ -123,7 +124,7 @@ class Facts(FactsView):
         ids, extra = await self._provenance(store, source, None)
         facts = await self._read(require_text("key", key))
         now = self._after(facts)
-        moment = now if at is None else check_instant("at", at)
+        moment = now if at is None else check_instant("at", read_time("at", at))
         if holding(facts, as_of=moment, known_at=now) is None:
             for span in timeline(facts, known_at=now):
                 if span.start > moment:
@@ -173,32 +174,32 @@ class Facts(FactsView):
         self._core.events.emit_items("updated", [twin])
 
     @operation("facts.retract")
-    async def retract(self, fact_id: str) -> FactMemory:
+    async def retract(self, fact_id: ItemRef) -> FactMemory:
         """Retract an assertion that was wrong: as known from now on, it was never valid."""
         store = await self._writable()
-        found = await self._find(store, fact_id)
-        if found.status is not MemoryStatus.ACCEPTED:
-            raise QueryError(f"`{fact_id}` is not an accepted fact; use `discard` for a draft")
-        if found.retracted_at is not None:
-            return found
-        now = self._after([found])
+        stored = await self._find(store, as_id(fact_id))
+        if stored.status is not MemoryStatus.ACCEPTED:
+            raise QueryError(f"`{stored.id}` is not an accepted fact; use `discard` for a draft")
+        if stored.retracted_at is not None:
+            return stored
+        now = self._after([stored])
 
         def edit(fact: FactMemory) -> None:
             if fact.retracted_at is None:
                 fact.retracted_at = now
 
-        return await self._change(store, fact_id, edit)
+        return await self._change(store, stored.id, edit)
 
     # Reviewing
 
     @operation("facts.accept")
-    async def accept(self, fact_id: str) -> FactMemory:
+    async def accept(self, fact_id: ItemRef) -> FactMemory:
         """Accept a draft as a fact, known from now on; return it.
 
         Where just that holds already, its sources are added there, and the draft is discarded.
         """
         store = await self._writable()
-        draft = await self._find(store, fact_id)
+        draft = await self._find(store, as_id(fact_id))
         if draft.status is MemoryStatus.ACCEPTED:
             return draft
         facts = await self._read(draft.key)
@@ -206,7 +207,7 @@ class Facts(FactsView):
         if draft.status is MemoryStatus.DRAFT:
             held = await self._confirmed(store, draft, facts, now)
             if held is not None:
-                await self.discard(fact_id)
+                await self.discard(draft)
                 return held
 
         def edit(fact: FactMemory) -> None:
@@ -214,23 +215,23 @@ class Facts(FactsView):
                 fact.transition(MemoryStatus.ACCEPTED)
                 fact.recorded_at = now
 
-        return await self._change(store, fact_id, edit)
+        return await self._change(store, draft.id, edit)
 
     @operation("facts.discard")
-    async def discard(self, fact_id: str) -> FactMemory:
+    async def discard(self, fact_id: ItemRef) -> FactMemory:
         """Discard a draft; the same messages do not propose it again."""
         store = await self._writable()
-        found = await self._find(store, fact_id)
-        if found.status is MemoryStatus.DISCARD:
-            return found
+        stored = await self._find(store, as_id(fact_id))
+        if stored.status is MemoryStatus.DISCARD:
+            return stored
 
         def edit(fact: FactMemory) -> None:
             if fact.status is MemoryStatus.ACCEPTED:
-                raise QueryError(f"`{fact_id}` is accepted; `retract` it")
+                raise QueryError(f"`{stored.id}` is accepted; `retract` it")
             if fact.status is not MemoryStatus.DISCARD:
                 fact.transition(MemoryStatus.DISCARD)
 
-        return await self._change(store, fact_id, edit)
+        return await self._change(store, stored.id, edit)
 
     @operation("facts.propose")
     async def propose(
@@ -239,8 +240,8 @@ class Facts(FactsView):
         value: object,
         *,
         source: MemoryItem | Sequence[MemoryItem],
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
         """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
@@ -428,17 +429,15 @@ class _ValidSpan(NamedTuple):
     end: datetime | None
 
 
-def _valid_span(
-    valid_from: datetime | None, valid_to: datetime | None, said: datetime
-) -> _ValidSpan:
+def _valid_span(valid_from: Time | None, valid_to: Time | None, said: datetime) -> _ValidSpan:
     """Return from when to when it holds, if it is said at that instant.
 
     Of what is over by then, nobody knows since when it held.
     """
-    end = None if valid_to is None else check_instant("valid_to", valid_to)
+    end = None if valid_to is None else check_instant("valid_to", read_time("valid_to", valid_to))
     start = said if end is None or end > said else ALWAYS
     if valid_from is not None:
-        start = check_instant("valid_from", valid_from)
+        start = check_instant("valid_from", read_time("valid_from", valid_from))
     return _ValidSpan(start, end)
 
 

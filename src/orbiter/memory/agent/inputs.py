@@ -9,6 +9,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
+from orbiter.memory.agent.keywords import Time, read_time
 from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.model.copying import copy_item, copy_metadata, item_of_text
 from orbiter.memory.model.items import RESERVED, HumanMemory, MemoryItem, MemoryMetadata, role_of
@@ -154,12 +155,12 @@ def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
 
 def date_items(
     items: Sequence[MemoryItem],
-    created_at: datetime | None,
-    expires: datetime | timedelta | None,
+    created_at: Time | None,
+    expires: Time | timedelta | None,
 ) -> None:
     """Date new items; they are copies that nobody has seen."""
     if created_at is not None:
-        moment = check_instant("created_at", created_at)
+        moment = check_instant("created_at", read_time("created_at", created_at))
         for item in items:
             item.__dict__["created_at"] = item.__dict__["updated_at"] = moment
     end = read_end(expires)
@@ -167,9 +168,7 @@ def date_items(
         item.__dict__["expires_at"] = end
 
 
-def read_end(
-    expires: datetime | timedelta | str | None, *, ways: str = " or a timedelta"
-) -> datetime | None:
+def read_end(expires: Time | timedelta | None, *, ways: str = " or a timedelta") -> datetime | None:
     """Return the instant at which something is to be gone, given as one or as a time from now.
 
     *ways* says what it may be but a datetime.

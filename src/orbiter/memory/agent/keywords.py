@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
 from datetime import datetime
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
 from uuid import UUID
 
 from orbiter.memory.errors import QueryError
@@ -21,8 +21,14 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
     "ArgumentReader",
+    "ExtraNames",
+    "ItemRef",
+    "LimitNames",
     "ScopeId",
+    "SizeNames",
+    "Time",
     "advised",
+    "as_id",
     "as_name",
     "checked_keywords",
     "read_time",
@@ -36,7 +42,46 @@ _ListingT = TypeVar("_ListingT", bound="_Listing")
 ScopeId = str | int | UUID
 """What names a user, a session, a task or an agent; numbers and UUIDs are kept as their text."""
 
-_SYNONYMS = (("k", "limit", "top_k", "n_results"), ("extra", "metadata"))
+Time = datetime | str
+"""A time, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
+
+
+class _Hit(Protocol):
+    """What recall returns for a memory."""
+
+    @property
+    def item(self) -> MemoryItem:
+        """The memory."""
+        ...
+
+
+ItemRef = str | MemoryItem | _Hit
+"""What names a memory: its id, itself, or a hit of recall."""
+
+
+class SizeNames(TypedDict, total=False):
+    """Other names of `k`."""
+
+    limit: int
+    top_k: int
+    n_results: int
+
+
+class LimitNames(TypedDict, total=False):
+    """Other names of `limit`."""
+
+    k: int
+    top_k: int
+    n_results: int
+
+
+class ExtraNames(TypedDict, total=False):
+    """Other names of `extra`."""
+
+    metadata: Mapping[str, object] | None
+
+
+_SYNONYMS = (("k", *SizeNames.__annotations__), ("extra", *ExtraNames.__annotations__))
 """Keywords that other libraries use for the same thing; a call takes any of a row."""
 
 _DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
@@ -61,8 +106,24 @@ def as_name(value: object) -> object:
     return str(value) if is_number or isinstance(value, UUID) else value
 
 
-def read_time(name: str, value: str) -> datetime:
-    """Return the time that an ISO 8601 text names; without a zone it is UTC."""
+def as_id(value: ItemRef) -> str:
+    """Return the id of what names a memory; what is no such thing comes back as it is."""
+    item = getattr(value, "item", value)  # of a hit
+    return item.id if isinstance(item, MemoryItem) else value  # type: ignore[return-value]  # a string
+
+
+@overload
+def read_time(name: str, value: None) -> None: ...
+
+
+@overload
+def read_time(name: str, value: Time) -> datetime: ...
+
+
+def read_time(name: str, value: Time | None) -> datetime | None:
+    """Return *value*, or the time that its ISO 8601 text names; without a zone it is UTC."""
+    if not isinstance(value, str):
+        return value
     try:
         return datetime.fromisoformat(value)
     except ValueError:
@@ -77,7 +138,11 @@ class ArgumentReader:
 
     def __init__(self, method: Callable[..., object], name: str) -> None:
         self._name = name
-        parameters = list(inspect.signature(method).parameters.values())[1:]
+        parameters = [
+            each
+            for each in list(inspect.signature(method).parameters.values())[1:]
+            if each.kind is not inspect.Parameter.VAR_KEYWORD  # other names, for type checkers
+        ]
         self._order = [each.name for each in parameters]
         self._names = frozenset(self._order)
         self._times = frozenset(
@@ -102,12 +167,10 @@ class ArgumentReader:
         if name not in self._special:
             return value
         if name in self._times:
-            return read_time(name, value) if isinstance(value, str) and value != _NEVER else value
+            return read_time(name, value) if value != _NEVER else value
         if name in SCOPE_FIELDS:
             return as_name(value)
-        item = getattr(value, "item", value)  # of a hit
-        is_item = isinstance(item, MemoryItem)
-        return item.id if is_item and (name != "item" or item is not value) else value
+        return value if name == "item" and isinstance(value, MemoryItem) else as_id(value)
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         renamed: dict[str, Any] = {}

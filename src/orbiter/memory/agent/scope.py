@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack
 
 from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
@@ -30,7 +30,16 @@ from orbiter.memory.agent.inputs import (
     within,
 )
 from orbiter.memory.agent.interface import operation
-from orbiter.memory.agent.keywords import advised
+from orbiter.memory.agent.keywords import (
+    ExtraNames,
+    ItemRef,
+    LimitNames,
+    SizeNames,
+    Time,
+    advised,
+    as_id,
+    read_time,
+)
 from orbiter.memory.agent.results import ForgetResult, Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
@@ -59,6 +68,15 @@ __all__ = ["ScopedMemory"]
 _Client = TypeVar("_Client")
 
 
+class _Span(TypedDict):
+    since: datetime | None
+    until: datetime | None
+
+
+def _span(since: Time | None, until: Time | None) -> _Span:
+    return {"since": read_time("since", since), "until": read_time("until", until)}
+
+
 def _ids(hits: "RecallResult") -> list[str]:
     return [hit.item.id for hit in hits]
 
@@ -84,10 +102,11 @@ class ScopedMemory(MaintenanceMixin):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        created_at: datetime | None = None,
-        expires: datetime | timedelta | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -127,10 +146,11 @@ class ScopedMemory(MaintenanceMixin):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        created_at: datetime | None = None,
-        expires: datetime | timedelta | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
+        **_names: Unpack[ExtraNames],
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
@@ -180,8 +200,8 @@ class ScopedMemory(MaintenanceMixin):
         k: int = 10,
         mode: "RecallMode" = "hybrid",
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         where: Where | None = None,
         recency_weight: float = 0.0,
         half_life_hours: float = 24.0 * 30,
@@ -190,6 +210,7 @@ class ScopedMemory(MaintenanceMixin):
         min_relevance: float = 0.0,
         spread: bool | None = None,
         explain: bool = False,
+        **_names: Unpack[SizeNames],
     ) -> "RecallResult":
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -214,8 +235,7 @@ class ScopedMemory(MaintenanceMixin):
             k=k,
             mode=mode,
             memory_type=memory_type,
-            since=since,
-            until=until,
+            **_span(since, until),
             where=where,
             recency_weight=recency_weight,
             half_life_hours=half_life_hours,
@@ -239,14 +259,14 @@ class ScopedMemory(MaintenanceMixin):
     # Looking, changing, forgetting
 
     @operation("get")
-    async def get(self, item_id: str) -> MemoryItem | None:
+    async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
-        return await find(await self._store(), item_id, self._scope)
+        return await find(await self._store(), as_id(item_id), self._scope)
 
     @operation("update")
     async def update(  # noqa: PLR0913 - what may be changed
         self,
-        item_id: str,
+        item_id: ItemRef,
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
@@ -254,8 +274,9 @@ class ScopedMemory(MaintenanceMixin):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
-        expires: "datetime | timedelta | Literal['never'] | None" = None,
+        expires: Time | timedelta | Literal["never"] | None = None,
         expected_version: int | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -288,6 +309,7 @@ class ScopedMemory(MaintenanceMixin):
                 item.expires_at = end
 
         store = await self._store()
+        item_id = as_id(item_id)
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
         if content is not None or status is not None:
             await self._chats.changed(store, [item])
@@ -297,13 +319,13 @@ class ScopedMemory(MaintenanceMixin):
     @operation("forget")
     async def forget(  # noqa: PLR0913 - the filters
         self,
-        item: str | MemoryItem | None = None,
+        item: ItemRef | None = None,
         *,
         query: str = "",
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         everything: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
@@ -325,14 +347,14 @@ class ScopedMemory(MaintenanceMixin):
         store = await self._store()
         found: builtins.list[MemoryItem] = []
         if item is not None:
-            one = await find(store, item.id if isinstance(item, MemoryItem) else item, self._scope)
+            one = await find(store, as_id(item), self._scope)
             found = [] if one is None else [one]
             if found and not dry_run:
                 await self._remove(store, found)
         else:
             # What waits to be extracted goes with its conversation, but says nothing by itself.
             what = without_jobs(where, memory_type) if query else where
-            asked = Query(query, self._filter, memory_type, since=since, until=until, where=what)
+            asked = Query(query, self._filter, memory_type, where=what, **_span(since, until))
             with track(progress):
                 found = await self._forget_all(store, asked, dry_run=dry_run)
         if found and not dry_run:
@@ -359,18 +381,19 @@ class ScopedMemory(MaintenanceMixin):
         await self._chats.changed(store, items)
 
     @operation("restore")
-    async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
+    async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
         store = await self._store()
-        item = await restore(store, self._scope, item_id, version)
+        item = await restore(store, self._scope, as_id(item_id), version)
         await self._chats.changed(store, [item])
         self._core.events.emit_items("restored", [item])
         return item
 
     @operation("history")
-    async def history(self, item_id: str) -> builtins.list[ItemVersion]:
+    async def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
         """Return every version of a memory, oldest first, also of a forgotten one."""
-        return await versions(await self._store(), self._scope, item_id, "reading the past")
+        store = await self._store()
+        return await versions(store, self._scope, as_id(item_id), "reading the past")
 
     @advised
     @operation("list")
@@ -381,11 +404,12 @@ class ScopedMemory(MaintenanceMixin):
         where: Where | None = None,
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -403,8 +427,7 @@ class ScopedMemory(MaintenanceMixin):
             metadata=self._filter,
             memory_type=memory_type,
             status=status,
-            since=since,
-            until=until,
+            **_span(since, until),
             where=without_jobs(where, memory_type),
             limit=limit + 1 if limit else 0,
             before=last,
@@ -469,6 +492,6 @@ class ScopedMemory(MaintenanceMixin):
         """List what is remembered, newest first; *filters* are `where`."""
         return await self.list(limit=limit, where=filters)
 
-    async def delete(self, memory_id: str) -> ForgetResult:
+    async def delete(self, memory_id: ItemRef) -> ForgetResult:
         """Forget one memory."""
         return await self.forget(memory_id)

@@ -273,12 +273,12 @@ async def _recalled(
     """Return what an object recalls: one of ours says `k` for how many, and answers with hits."""
     known = signature(source.recall).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
-    names = [name for name in ("limit", "k") if name in known or takes_any]
-    if not names:
+    names = [name for name in ("limit", "k") if name in known]
+    if not names and not takes_any:
         raise QueryError(
             f"`recall` of `{type(source).__name__}` takes neither `limit` nor `k`; let it take one"
         )
-    coming: object = source.recall(query, **{names[0]: limit})
+    coming: object = source.recall(query, **{names[0] if names else "limit": limit})
     if not isawaitable(coming):
         raise QueryError(
             f"`recall` of `{type(source).__name__}` is a plain method; make it `async def`"

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Literal, Self, Unpack
 
 from orbiter.memory import agent, episodic, extraction
 from orbiter.memory.agent import MemoryEvent
@@ -14,7 +14,7 @@ from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
-from orbiter.memory.agent.keywords import ScopeId
+from orbiter.memory.agent.keywords import ExtraNames, ItemRef, LimitNames, ScopeId, SizeNames, Time
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, UserPage
 from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
@@ -182,10 +182,11 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        created_at: datetime | None = None,
-        expires: datetime | timedelta | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
         idempotency_key: str | None = None,
         format: Format | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -204,8 +205,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         k: int = 10,
         mode: RecallMode = "hybrid",
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         where: Where | None = None,
         recency_weight: float = 0.0,
         half_life_hours: float = ...,
@@ -214,6 +215,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         min_relevance: float = 0.0,
         spread: bool | None = None,
         explain: bool = False,
+        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -233,11 +235,12 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         where: Where | None = None,
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -250,9 +253,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         *,
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = 100,
+        **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
@@ -263,7 +267,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """
     def update(
         self,
-        item_id: str,
+        item_id: ItemRef,
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
@@ -271,8 +275,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
-        expires: datetime | timedelta | Literal["never"] | None = None,
+        expires: Time | timedelta | Literal["never"] | None = None,
         expected_version: int | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -284,13 +289,13 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """
     def forget(
         self,
-        item: str | MemoryItem | None = None,
+        item: ItemRef | None = None,
         *,
         query: str = "",
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         everything: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
@@ -363,6 +368,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         order: UserOrder = "name",
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> UserPage:
         """Return a page of the users who have memories, with how many and since when.
 
@@ -415,10 +421,11 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        created_at: datetime | None = None,
-        expires: datetime | timedelta | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
         idempotency_key: str | None = None,
         format: Format | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -438,10 +445,11 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        created_at: datetime | None = None,
-        expires: datetime | timedelta | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
         idempotency_key: str | None = None,
         format: Format | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
@@ -456,8 +464,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         k: int = 10,
         mode: RecallMode = "hybrid",
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         where: Where | None = None,
         recency_weight: float = 0.0,
         half_life_hours: float = ...,
@@ -466,6 +474,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         min_relevance: float = 0.0,
         spread: bool | None = None,
         explain: bool = False,
+        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -478,11 +487,11 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         any case, or never. With *explain*, `left_out` of the result lists the best that were left
         out, and why. See `docs/recall.md`.
         """
-    def get(self, item_id: str) -> MemoryItem | None:
+    def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
     def update(
         self,
-        item_id: str,
+        item_id: ItemRef,
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
@@ -490,8 +499,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
-        expires: datetime | timedelta | Literal["never"] | None = None,
+        expires: Time | timedelta | Literal["never"] | None = None,
         expected_version: int | None = None,
+        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -503,13 +513,13 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def forget(
         self,
-        item: str | MemoryItem | None = None,
+        item: ItemRef | None = None,
         *,
         query: str = "",
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         everything: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
@@ -521,9 +531,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
         """
-    def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
+    def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
-    def history(self, item_id: str) -> builtins.list[ItemVersion]:
+    def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
         """Return every version of a memory, oldest first, also of a forgotten one."""
     def list(
         self,
@@ -532,11 +542,12 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         where: Where | None = None,
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -577,7 +588,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Recall; *filters* are `where`."""
     def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
         """List what is remembered, newest first; *filters* are `where`."""
-    def delete(self, memory_id: str) -> ForgetResult:
+    def delete(self, memory_id: ItemRef) -> ForgetResult:
         """Forget one memory."""
     @property
     def facts(self) -> Facts:
@@ -588,12 +599,14 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-    def chats(self, *, query: str = "", limit: int = 50) -> builtins.list[ConversationInfo]:
+    def chats(
+        self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
+    ) -> builtins.list[ConversationInfo]:
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
         """
-    def as_of(self, moment: datetime | str) -> PastMemory:
+    def as_of(self, moment: Time) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.
 
         What was purged, erased or has expired since is gone from the past, too.
@@ -604,9 +617,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         *,
         where: Where | None = None,
         memory_type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = 100,
+        **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
@@ -660,7 +674,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         self,
         source: str,
         *,
-        since: datetime | None = None,
+        since: Time | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
@@ -759,8 +773,8 @@ class Facts(Blocking[agent.Facts]):
         key: str,
         value: object,
         *,
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         source: Source | None = None,
         importance: float | None = None,
     ) -> FactMemory:
@@ -773,7 +787,7 @@ class Facts(Blocking[agent.Facts]):
         shows it.
         """
     def end(
-        self, key: str, *, at: datetime | None = None, source: Source | None = None
+        self, key: str, *, at: Time | None = None, source: Source | None = None
     ) -> FactMemory | None:
         """Record that what is true of *key* now, or at *at*, ends then.
 
@@ -785,14 +799,14 @@ class Facts(Blocking[agent.Facts]):
 
         Where several said just the same at once, all of that is retracted.
         """
-    def retract(self, fact_id: str) -> FactMemory:
+    def retract(self, fact_id: ItemRef) -> FactMemory:
         """Retract an assertion that was wrong: as known from now on, it was never valid."""
-    def accept(self, fact_id: str) -> FactMemory:
+    def accept(self, fact_id: ItemRef) -> FactMemory:
         """Accept a draft as a fact, known from now on; return it.
 
         Where just that holds already, its sources are added there, and the draft is discarded.
         """
-    def discard(self, fact_id: str) -> FactMemory:
+    def discard(self, fact_id: ItemRef) -> FactMemory:
         """Discard a draft; the same messages do not propose it again."""
     def propose(
         self,
@@ -800,8 +814,8 @@ class Facts(Blocking[agent.Facts]):
         value: object,
         *,
         source: MemoryItem | Sequence[MemoryItem],
-        valid_from: datetime | None = None,
-        valid_to: datetime | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
         """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
@@ -812,11 +826,11 @@ class Facts(Blocking[agent.Facts]):
         waits for the same value.
         """
     def get(
-        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
     def all(
-        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> dict[str, FactMemory]:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
@@ -842,11 +856,11 @@ class FactsView(Blocking[agent.FactsView]):
     """
 
     def get(
-        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
     def all(
-        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> dict[str, FactMemory]:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
@@ -873,7 +887,7 @@ class PastMemory(Blocking[agent.PastMemory]):
     @property
     def facts(self) -> FactsView:
         """What was true then, as it was known then."""
-    def get(self, item_id: str) -> MemoryItem | None:
+    def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
     def list(
         self,
@@ -883,6 +897,7 @@ class PastMemory(Blocking[agent.PastMemory]):
         memory_type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
 
@@ -899,6 +914,7 @@ class PastMemory(Blocking[agent.PastMemory]):
         where: Where | None = None,
         min_relevance: float = 0.0,
         spread: bool | None = None,
+        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
@@ -915,15 +931,16 @@ class AuditLog(Blocking[agent.AuditLog]):
     def entries(
         self,
         *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
+        user_id: ScopeId | None = None,
+        session_id: ScopeId | None = None,
+        task_id: ScopeId | None = None,
+        agent_id: ScopeId | None = None,
         action: str | None = None,
-        item_id: str | None = None,
-        since: datetime | None = None,
+        item_id: ItemRef | None = None,
+        since: Time | None = None,
         before: int | None = None,
         limit: int = 100,
+        **_names: Unpack[LimitNames],
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 
