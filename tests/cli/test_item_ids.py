@@ -227,6 +227,28 @@ def test_a_shell_completes_users_agents_and_chats(two: Cli) -> None:
     assert _completed(two, "context --user bob ") == ["secret"]
 
 
+def test_a_shell_completes_everyone_and_not_the_newest_only(cli: Cli) -> None:
+    async def fill() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            await memory.scope("zoe", agent_id="old").remember("the first")
+            await memory.scope("ann").remember_many([f"note {n}" for n in range(600)])
+
+    asyncio.run(fill())
+
+    assert _completed(cli, "list --user z") == ["zoe"]
+    assert _completed(cli, "list --user ") == ["ann", "zoe"]
+    assert _completed(cli, "list --agent o") == ["old"]
+
+
+def test_a_shell_completes_open_keys(cli: Cli) -> None:
+    one, two = (cli.json("keys", "create", "--user", "ann") for _ in range(2))
+    cli.ok("keys", "revoke", two["id"])
+
+    assert _completed(cli, "keys revoke ") == [one["id"]]
+    assert _completed(cli, f"keys rotate {one['id'][:3]}") == [one["id"]]
+    assert _completed(cli, "keys revoke zz") == []
+
+
 def test_completion_is_silent_without_a_store_and_makes_none(cli: Cli) -> None:
     assert _completed(cli, "show ") == []
     assert _completed(cli, "list --user ", ORBITER_MEMORY_URL="postgresql://127.0.0.1:1/x") == []

@@ -187,6 +187,41 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     assert file.check(admin) is not None
 
 
+def test_a_key_is_revoked_by_a_part_of_its_id_or_its_name(cli: Cli) -> None:
+    one, two, three = (
+        cli.json("keys", "create", "--user", "ann", "--name", name)
+        for name in ("laptop", "phone", "phone")
+    )
+
+    named = cli.json("keys", "revoke", "laptop")
+    begun = cli.json("keys", "revoke", two["id"][:5])
+    short = cli("keys", "revoke", three["id"][:3])
+    ended = cli.json("keys", "revoke", three["id"][-5:])
+
+    assert (named["id"], named["state"]) == (one["id"], "revoked")
+    assert (begun["id"], ended["id"]) == (two["id"], three["id"])
+    assert short.exit_code == 3
+    assert "keys list" in short.stderr
+
+
+def test_what_means_several_keys_lists_them_and_revokes_none(cli: Cli) -> None:
+    made = [cli.json("keys", "create", "--user", "ann", "--name", "phone") for _ in range(2)]
+    path = Path(f"{cli.url}.keys.json")
+    ids = ["ab12" + key["id"][4:] for key in made]
+    text = path.read_text()
+    for key, named in zip(made, ids, strict=True):
+        text = text.replace(key["id"], named)
+    path.write_text(text)
+
+    for which in ("ab12", "phone"):
+        refused = cli("keys", "revoke", which)
+        assert refused.exit_code == 2
+        assert "ambiguous" in refused.stderr
+        assert all(each in refused.stderr for each in ids)
+    assert [key["state"] for key in cli.json("keys")] == ["open", "open"]
+    assert cli.json("keys", "rotate", ids[0][:6])["replaces"]["id"] == ids[0]
+
+
 def test_a_key_is_rotated_and_both_are_listed(cli: Cli) -> None:
     old = cli.json("keys", "create", "--user", "ann", "--name", "agent")
     new = cli.json("keys", "rotate", "agent", "--overlap", "12h")

@@ -4,7 +4,7 @@ A shell waits for it, and shows whatever it writes: so it is quick, silent, and 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +17,13 @@ from orbiter.memory.cli._views import said
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
-    from orbiter.memory.model.items import MemoryMetadata
 
-__all__ = ["complete_chats", "complete_ids", "complete_names"]
+__all__ = ["complete_chats", "complete_ids", "complete_names", "quietly"]
 
 _WITHIN = 10.0
 """Seconds that a shell waits at most, for a server that does not answer."""
 _MAX_IDS = 30
-_MAX_READ = 500
-"""Memories that are looked at for names."""
+_MAX_NAMES = 500
 
 Completions = list[tuple[str, str]]
 
@@ -34,13 +32,9 @@ def complete_ids(ctx: typer.Context, incomplete: str) -> Completions:
     """Return ids that begin with *incomplete*, newest first, with what each memory says."""
 
     async def ids(_: "AgentMemory", memory: "ScopedMemory") -> Completions:
-        begins = {
-            "$and": [{"id": {"$gte": incomplete}}, {"id": {"$lt": f"{incomplete}\U0010ffff"}}]
-        }
+        where = {"id": {"$prefix": incomplete}} if incomplete else None
         forgotten = ctx.command.name == "restore"
-        items = await memory.list(
-            where=begins if incomplete else None, limit=_MAX_IDS, forgotten=forgotten
-        )
+        items = await memory.list(where=where, limit=_MAX_IDS, forgotten=forgotten)
         return [(item.id, shortened(said(item), 60)) for item in items]
 
     return _ask(ctx, ids)
@@ -50,7 +44,7 @@ def complete_chats(ctx: typer.Context, incomplete: str) -> Completions:
     """Return conversations of the scope, most recent first."""
 
     async def chats(_: "AgentMemory", memory: "ScopedMemory") -> Completions:
-        scopes = [each.metadata for each in await memory.chats(limit=_MAX_READ)]
+        scopes = [each.metadata for each in await memory.chats(limit=_MAX_NAMES)]
         return _named([scope.task_id or scope.session_id for scope in scopes], incomplete)
 
     return _ask(ctx, chats)
@@ -60,13 +54,13 @@ def complete_names(ctx: typer.Context, incomplete: str, name: str) -> Completion
     """Return the users, sessions, tasks or agents that there are; *name* says which."""
 
     async def names(store: "AgentMemory", _: "ScopedMemory") -> Completions:
-        def read(scopes: "Iterable[MemoryMetadata]") -> Iterable[str | None]:
-            return (getattr(scope, f"{name}_id") for scope in scopes)
-
-        everyone = store.unscoped()
-        talks = [each.metadata for each in await everyone.chats(limit=_MAX_READ)]
-        newest = [item.metadata for item in await everyone.list(limit=_MAX_READ)]
-        return _named([*read(talks), *read(newest)], incomplete)
+        if name == "user":
+            users = await store.users(starts_with=incomplete, order="recent", limit=_MAX_NAMES)
+            return _named([each.user_id for each in users], incomplete)
+        field = f"{name}_id"
+        where = {field: {"$prefix": incomplete}} if incomplete else None
+        counts = await store.unscoped().count_by(field, where=where, limit=_MAX_NAMES)
+        return _named([each.value for each in counts], incomplete)
 
     return _ask(ctx, names)
 
@@ -74,8 +68,9 @@ def complete_names(ctx: typer.Context, incomplete: str, name: str) -> Completion
 name_completers.append(complete_names)
 
 
-def _named(names: Iterable[str | None], incomplete: str) -> Completions:
-    unique = dict.fromkeys(name for name in names if name and name.startswith(incomplete))
+def _named(names: Iterable[object], incomplete: str) -> Completions:
+    texts = (name for name in names if isinstance(name, str) and name)
+    unique = dict.fromkeys(name for name in texts if name.startswith(incomplete))
     # What a terminal would obey, or a shell would split, is not offered.
     return [(name, "") for name in unique if name == one_line(name)]
 
@@ -93,6 +88,11 @@ def _ask(
         async with run.both(meaning=False) as (store, memory):
             return await read(store, memory)
 
+    return quietly(ask)
+
+
+def quietly(ask: "Callable[[], Coroutine[Any, Any, Completions]]") -> Completions:
+    """Return what *ask* finds within the time a shell waits, and nothing if it fails."""
     try:
         return asyncio.run(asyncio.wait_for(ask(), _WITHIN))
     except Exception:  # noqa: BLE001 - a shell shows what is said, in the middle of a line

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
 
-__all__ = ["find_id", "find_ids", "keep_rows"]
+__all__ = ["SHORTEST_PART", "ambiguous", "find_id", "find_ids", "keep_rows"]
 
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 _ROW = re.compile(r"@(\d{1,6})")
-_SHORTEST = 4
+SHORTEST_PART = 4
+"""Characters that a part of an id has at least."""
 _MAX_CANDIDATES = 5
 """Candidates of an ambiguous id that are named."""
 _PAGE = 500
@@ -46,18 +47,23 @@ async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str
     """
     if text.startswith("@"):
         return _row(run, text)
-    if _WHOLE.fullmatch(text) or len(text) < _SHORTEST or await memory.get(text) is not None:
+    if _WHOLE.fullmatch(text) or len(text) < SHORTEST_PART or await memory.get(text) is not None:
         return text
     matches = await _candidates(memory, text)
     if len(matches) > 1:
-        more = ", …" if len(matches) > _MAX_CANDIDATES else ""
-        lines = [f"  {each.id}  {shortened(said(each), 60)}" for each in matches[:_MAX_CANDIDATES]]
-        raise UsageError(
-            f"`{text}` is ambiguous; give more of the id, from its beginning or its end:\n"
-            + "\n".join(lines)
-            + more
-        )
+        raise ambiguous(text, [(each.id, said(each)) for each in matches])
     return matches[0].id if matches else text
+
+
+def ambiguous(text: str, matches: Sequence[tuple[str, str]]) -> UsageError:
+    """Return the error for a part of several ids; *matches* are these, each with what it is."""
+    more = ", …" if len(matches) > _MAX_CANDIDATES else ""
+    lines = [f"  {each}  {shortened(about, 60)}" for each, about in matches[:_MAX_CANDIDATES]]
+    return UsageError(
+        f"`{text}` is ambiguous; give more of the id, from its beginning or its end:\n"
+        + "\n".join(lines)
+        + more
+    )
 
 
 async def _candidates(memory: "ScopedMemory", text: str) -> "list[MemoryItem]":
@@ -67,11 +73,10 @@ async def _candidates(memory: "ScopedMemory", text: str) -> "list[MemoryItem]":
     """
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
 
-    begins = {"$and": [{"id": {"$gte": text}}, {"id": {"$lt": f"{text}\U0010ffff"}}]}
     for forgotten in (False, True):
         with suppress(UnsupportedError):  # a Redis keeps nothing that was forgotten
             matches = await memory.list(
-                where=begins, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
+                where={"id": {"$prefix": text}}, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
             ) or await _ends(memory, text, forgotten=forgotten)
             if matches:
                 return list(matches)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._command import CommandContext, Target, command, new_app, without_a_name
+from orbiter.memory.cli._completion import quietly
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
@@ -124,6 +125,27 @@ def missing_store(target: Target) -> str | None:
     path = Path(rest[1:] if mark else url).expanduser()
     return None if path.exists() else str(path)
 
+
+def _complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids of open keys that begin with *incomplete*."""
+
+    async def ids() -> list[tuple[str, str]]:
+        target = Target(url=ctx.params.get("url"))
+        async with key_store(target, ctx.params.get("keys"), moves=False) as store:
+            open_keys = [key for key in await store.list() if key.is_open(datetime.now(UTC))]
+        return [(key.id, _describe_key(key)) for key in open_keys if key.id.startswith(incomplete)]
+
+    return quietly(ids)
+
+
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="The key's id, a part of it, or its name, as `list` shows them.",
+        autocompletion=_complete_keys,
+    ),
+]
 
 app = new_app()
 keys = new_app()
@@ -251,9 +273,7 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
 @command(keys, "rotate", scope=False)
 async def rotate(
     run: CommandContext,
-    which: Annotated[
-        str, typer.Argument(metavar="NAME", help="The key's id or its name, as `list` shows it.")
-    ],
+    which: Which,
     *,
     overlap: Annotated[
         str, typer.Option(help="How long the old key still works: `24h`, `7d`, `0h`.")
@@ -265,20 +285,12 @@ async def rotate(
     keys: Keys = None,
 ) -> None:
     """Replace a key by a new one; both work for a while."""
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415 - `--help` needs it not
-
-    wanted = _id_of(which)
     lasts = _read_overlap(overlap)
-    try:
-        async with key_store(run.target, keys) as store:
-            key, token, old = await store.rotate(
-                wanted, overlap=lasts, expires=read_end("expires", expires)
-            )
-    except ItemNotFoundError:
-        raise NotThereError(
-            f"there is no key `{wanted}` in `{store.place}`; "
-            f"`{keys_command(run.target, keys, 'list')}` lists the keys"
-        ) from None
+    async with key_store(run.target, keys) as store:
+        wanted = await _find_key(run, keys, store, which, keeps_name=True)
+        key, token, old = await store.rotate(
+            wanted, overlap=lasts, expires=read_end("expires", expires)
+        )
     if run.out.is_json:
         run.out.data({**_json(key), "key": token, "replaces": _json(old)})
         return
@@ -291,22 +303,13 @@ async def rotate(
 @command(keys, "revoke", scope=False)
 async def revoke(
     run: CommandContext,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")],
+    which: Which,
     *,
     keys: Keys = None,
 ) -> None:
     """Revoke a key."""
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
-
-    wanted = _id_of(key_id)
-    try:
-        async with key_store(run.target, keys) as store:
-            key = await store.revoke(wanted)
-    except ItemNotFoundError:
-        raise NotThereError(
-            f"there is no key `{wanted}` in `{store.place}`; "
-            f"`{keys_command(run.target, keys, 'list')}` lists the keys"
-        ) from None
+    async with key_store(run.target, keys) as store:
+        key = await store.revoke(await _find_key(run, keys, store, which))
     if run.out.is_json:
         run.out.data(_json(key))
     else:
@@ -322,9 +325,39 @@ def _show_token(run: CommandContext, key: "Key", token: str) -> None:
     run.out.show(styled((_describe_key(key), "dim")))
 
 
-def _id_of(text: str) -> str:
-    """Return the id of a key; of a whole key, too: whoever has leaked one has that at hand."""
-    return text.split("_")[1] if text.startswith("om_") and "_" in text[3:] else text
+async def _find_key(
+    run: CommandContext,
+    file: Path | None,
+    store: "KeyStore",
+    which: str,
+    *,
+    keeps_name: bool = False,
+) -> str:
+    """Return the id of the key that *which* means: an id, a part of one, or a name.
+
+    A whole key means itself: whoever has leaked one has that at hand. With *keeps_name*, the name
+    of any key is returned as it is. `UsageError` if several keys are meant, `NotThereError` if
+    there is none.
+    """
+    from orbiter.memory.cli._item_ids import SHORTEST_PART, ambiguous  # noqa: PLC0415 - for these
+
+    text = which.split("_")[1] if which.startswith("om_") and "_" in which[3:] else which
+    listed = await store.list()
+    if any(key.id == text or (keeps_name and key.name == text) for key in listed):
+        return text
+    # A name may be that of keys which ended long ago; of them, whoever means one names its id.
+    matches = [key for key in listed if key.name == text and key.is_open(datetime.now(UTC))]
+    for is_part in (str.startswith, str.endswith):
+        if not matches and len(text) >= SHORTEST_PART:
+            matches = [key for key in listed if is_part(key.id, text)]
+    if len(matches) == 1:
+        return matches[0].id
+    if matches:
+        raise ambiguous(text, [(key.id, _describe_key(key)) for key in matches])
+    raise NotThereError(
+        f"there is no key `{text}` in `{store.place}`; "
+        f"`{keys_command(run.target, file, 'list')}` lists the keys"
+    )
 
 
 def _read_overlap(text: str) -> timedelta:
