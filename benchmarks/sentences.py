@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["long_sentences", "sentences"]
+__all__ = ["LIMIT", "ROOT", "long_sentences", "pages", "sentences"]
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 25
@@ -46,6 +46,12 @@ def sentences(text: str) -> Iterator[str]:
         yield from (each.strip() for each in _END.split(paragraph) if each.strip())
 
 
+def pages() -> list[str]:
+    """Return the names of all pages, as paths from the root of the repository."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    return [path.relative_to(ROOT).as_posix() for path in found]
+
+
 def long_sentences(path: Path, limit: int = LIMIT) -> list[tuple[int, str]]:
     """Return the sentences of a page with more than *limit* words, the longest first."""
     counted = [(len(_WORD.findall(each)), each) for each in sentences(path.read_text("utf-8"))]
@@ -63,9 +69,9 @@ def main() -> None:
                 print(f"{path}: {count} words: {sentence}")
         return
     rows = []
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
-        found = long_sentences(path, asked.over)
-        rows.append((len(found), found[0][0] if found else 0, path.relative_to(ROOT)))
+    for page in pages():
+        found = long_sentences(ROOT / page, asked.over)
+        rows.append((len(found), found[0][0] if found else 0, page))
     for count, longest, page in sorted(rows, reverse=True):
         print(f"{count:5} over {asked.over} words, longest {longest:3}  {page}")
 

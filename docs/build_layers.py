@@ -61,9 +61,9 @@ def layers() -> list[list[str]]:
 def table() -> str:
     """Return the layers as a table in Markdown."""
     rows = layers()
-    lines = ["| layer | package or module |", "|---|---|"]
+    lines = ["| layer | package or module | what it is for |", "|---|---|---|"]
     for number, row in zip(range(len(rows), 0, -1), rows, strict=True):
-        lines.append(f"| {number} | {'; '.join(f'`{each}`: {PURPOSES[each]}' for each in row)} |")
+        lines += [f"| {number} | `{each}` | {PURPOSES[each]} |" for each in row]
     return "\n".join(lines) + "\n"
 
 

@@ -1,28 +1,17 @@
-"""Pages that are written in short sentences stay so: none has more than 25 words."""
-
-from pathlib import Path
+"""The documentation is written in short sentences: none has more than 25 words."""
 
 import pytest
-from benchmarks.sentences import LIMIT, long_sentences, sentences
+from benchmarks.sentences import LIMIT, ROOT, long_sentences, pages, sentences
 
-ROOT = Path(__file__).parents[2]
-PLAIN = (
-    "README.md",
-    "docs/index.md",
-    "docs/cookbook.md",
-    "docs/glossary.md",
-    "docs/quickstart.md",
-    "docs/recall-stores.md",
-    "docs/recall.md",
-    "docs/rerankers.md",
-    "docs/troubleshooting.md",
-)
-"""Add a page once it has no long sentence; `python -m benchmarks.sentences` lists the others."""
+ALLOWED = {"docs/benchmarks.md": 5}
+"""How many long sentences a page may have: none, but figures come with their conditions."""
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", sorted(set(pages()) - {"CHANGELOG.md"}))
 def test_a_page_has_no_long_sentence(name: str) -> None:
-    assert long_sentences(ROOT / name) == [], f"more than {LIMIT} words"
+    found = long_sentences(ROOT / name)
+
+    assert len(found) <= ALLOWED.get(name, 0), f"more than {LIMIT} words: {found}"
 
 
 def test_sentences_are_told_apart_in_prose_lists_and_tables() -> None:

@@ -72,9 +72,9 @@ class AuditLog(Handle):
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 
-        A user's entries are found by the digest of the name, which the log keeps in its place:
+        A user's entries are found by the digest of the name, which the log has in its place. So
         the entries of an erased user are still there for whoever knows the name. *item_id* finds
-        what was done to an item, its reads aside. *before* is the number of the last entry of a
+        what was done to an item, except reads. *before* is the number of the last entry of a
         page, to get the page of older ones.
         """
         given = (user_id, session_id, task_id, agent_id)

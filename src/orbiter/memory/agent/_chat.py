@@ -211,9 +211,9 @@ class Chat(ScopedHandle):
     ) -> list[MemoryItem]:
         """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
-        Tool groups are whole or absent; system messages are kept however old they are. A call
-        whose results have not come is there with `open_group="keep"`, if it is the last turn's:
-        so an agent that was interrupted sees what it had begun.
+        Tool groups are complete or absent; system messages are kept however old they are. With
+        `open_group="keep"`, calls of the last turn without results are included, so that an agent
+        that was interrupted sees what it had begun.
         """
         store = await self._store()
         found = await self._window(store, rounds=rounds, budget=budget)

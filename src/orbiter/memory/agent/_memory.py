@@ -223,9 +223,8 @@ class AgentMemory(Handle):
         """Return a handle that reads and writes only what has these ids; name at least one.
 
         A number or a UUID names the same as its text. *by* is who acts through it, for `history`
-        and the audit log. With *read_from* `replica`, what only reads may be answered by a replica
-        of the store, if it has one that is not behind this process's own writes: see
-        `docs/operate/fleet.md`.
+        and the audit log. With *read_from* `replica`, a replica of the store may answer reads, if
+        it is not behind this process's own writes: see `docs/operate/fleet.md`.
         """
         scope = scope_of(user_id, session_id, task_id, agent_id)
         source = check_source(read_from)
@@ -342,10 +341,10 @@ class AgentMemory(Handle):
     ) -> "Erasure":
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
-        Name at least one. It cannot be undone. The report is true if nothing was found any more,
-        neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        resumes it. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
-        *progress* is called with steps done and steps in all.
+        Name at least one. It cannot be undone. The report is true if nothing is left, neither in
+        a table nor in the bytes of a file. If it is false, it says why, and calling again resumes.
+        With *dry_run* nothing is changed: the items and the forgotten ones are counted.
+        *progress* is called with the steps done and the total.
         """
         from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
 
@@ -374,10 +373,10 @@ class AgentMemory(Handle):
     ) -> UserPage:
         """Return a page of the users who have memories, with how many and since when.
 
-        *order* is `name`, `recent`, the last seen first, or `items`, those with most memories
-        first; *starts_with* is how names begin, and *cursor* is `next` of the page before. The
-        default user's name is `~default`; memories without a user are nobody's. A server answers
-        this only to the key of an administrator that names nobody.
+        *order* is `name`, `recent` (last seen first) or `items` (most memories first).
+        *starts_with* is how names begin, and *cursor* is `next` of the page before. The default
+        user's name is `~default`; memories without a user are nobody's. A server answers this
+        only to the key of an administrator that names nobody.
         """
         query = user_query(starts_with, order, limit, cursor)
         store = await self._core.opened(MemoryMetadata())
@@ -436,8 +435,8 @@ class AgentMemory(Handle):
         """Replace a SQLite memory by a backup, which stays as it is; return what was done.
 
         This memory is closed for it, and the next use opens what was restored. `StorageError` if
-        the backup is damaged, not ours or too new, or if another process, or another object here,
-        has the memory open; then nothing is changed. What was there is kept beside it.
+        the backup is damaged, not ours or too new. Also if another process, or another object
+        here, has the memory open. Then nothing is changed. The old file is kept beside it.
         """
         store = self._file_store("`pg_restore` for Postgres, a dump for Redis, or `import_file`")
         await self.close()

@@ -114,7 +114,7 @@ class ScopedMemory(MaintenanceMixin):
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
         now, it is removed for good. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something: calling again, after a timeout or a crash, returns what
+        the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
         stored replaces it.
         """
@@ -154,8 +154,8 @@ class ScopedMemory(MaintenanceMixin):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        With an *idempotency_key*, only the first call stores something: calling again brings
-        nothing back, and returns what is still there of it. Everything else applies to each of
+        With an *idempotency_key*, only the first call stores something. Calling again brings
+        nothing back, and returns those that are still there. All other arguments apply to each of
         them, as in `remember`.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
@@ -218,10 +218,10 @@ class ScopedMemory(MaintenanceMixin):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. A question for a sequence or a summary is
-        answered by hits that cover the matter over time, oldest first; *spread* asks for that in
-        any case, or never. With *explain*, `left_out` of the result lists the best that were left
-        out, and why. See `docs/recall.md`.
+        that answer with that probability, from 0 to 1. For a question about a sequence or a
+        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        With *explain*, `left_out` of the result lists the best that were left out, and why. See
+        `docs/recall.md`.
         """
         # Here, as writing needs none of it.
         from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415

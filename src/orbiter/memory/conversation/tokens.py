@@ -30,8 +30,8 @@ TokenCounter = Callable[[str], int]
 """Counts the tokens of a text: `estimate_tokens`, or the `len(encode(...))` of a real tokenizer."""
 
 CONVERSATION_TOKENS = 8
-"""What any conversation costs besides its messages: the reply's start, and the opening turn that
-Anthropic and Gemini need before a history that begins with the model."""
+"""What any conversation costs besides its messages: the reply's start, and an opening turn, which
+Anthropic and Gemini need if the model speaks first."""
 
 MESSAGE_TOKENS = 4
 """What any message costs besides its text: its role and separators."""

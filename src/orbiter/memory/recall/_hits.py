@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult", "Reranking"]
 
 ExcludedReason = Literal["rank", "no evidence", "repeat", "relevance"]
-"""Why a candidate is not a hit: others rank higher, no evidence, a hit says the same, or it is less
-relevant than was asked for."""
+"""Why a candidate is not a hit: others rank higher, no evidence, a hit says the same, or it is not
+relevant enough."""
 
 _LONGEST = 100
 _SHOWN = 0.005

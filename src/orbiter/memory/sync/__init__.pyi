@@ -159,9 +159,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """Return a handle that reads and writes only what has these ids; name at least one.
 
         A number or a UUID names the same as its text. *by* is who acts through it, for `history`
-        and the audit log. With *read_from* `replica`, what only reads may be answered by a replica
-        of the store, if it has one that is not behind this process's own writes: see
-        `docs/operate/fleet.md`.
+        and the audit log. With *read_from* `replica`, a replica of the store may answer reads, if
+        it is not behind this process's own writes: see `docs/operate/fleet.md`.
         """
     @property
     def default_user(self) -> ScopedMemory:
@@ -194,7 +193,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
         now, it is removed for good. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something: calling again, after a timeout or a crash, returns what
+        the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
         stored replaces it.
         """
@@ -223,10 +222,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. A question for a sequence or a summary is
-        answered by hits that cover the matter over time, oldest first; *spread* asks for that in
-        any case, or never. With *explain*, `left_out` of the result lists the best that were left
-        out, and why. See `docs/recall.md`.
+        that answer with that probability, from 0 to 1. For a question about a sequence or a
+        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        With *explain*, `left_out` of the result lists the best that were left out, and why. See
+        `docs/recall.md`.
         """
     def list(
         self,
@@ -353,10 +352,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> Erasure:
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
-        Name at least one. It cannot be undone. The report is true if nothing was found any more,
-        neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        resumes it. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
-        *progress* is called with steps done and steps in all.
+        Name at least one. It cannot be undone. The report is true if nothing is left, neither in
+        a table nor in the bytes of a file. If it is false, it says why, and calling again resumes.
+        With *dry_run* nothing is changed: the items and the forgotten ones are counted.
+        *progress* is called with the steps done and the total.
         """
     @property
     def audit(self) -> AuditLog:
@@ -372,10 +371,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> UserPage:
         """Return a page of the users who have memories, with how many and since when.
 
-        *order* is `name`, `recent`, the last seen first, or `items`, those with most memories
-        first; *starts_with* is how names begin, and *cursor* is `next` of the page before. The
-        default user's name is `~default`; memories without a user are nobody's. A server answers
-        this only to the key of an administrator that names nobody.
+        *order* is `name`, `recent` (last seen first) or `items` (most memories first).
+        *starts_with* is how names begin, and *cursor* is `next` of the page before. The default
+        user's name is `~default`; memories without a user are nobody's. A server answers this
+        only to the key of an administrator that names nobody.
         """
     def stats(self) -> StoreStats:
         """Return how much the store holds, and how much is not indexed yet."""
@@ -398,8 +397,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """Replace a SQLite memory by a backup, which stays as it is; return what was done.
 
         This memory is closed for it, and the next use opens what was restored. `StorageError` if
-        the backup is damaged, not ours or too new, or if another process, or another object here,
-        has the memory open; then nothing is changed. What was there is kept beside it.
+        the backup is damaged, not ours or too new. Also if another process, or another object
+        here, has the memory open. Then nothing is changed. The old file is kept beside it.
         """
     def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until background work is done: summaries, indexes and vectors.
@@ -433,7 +432,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
         now, it is removed for good. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something: calling again, after a timeout or a crash, returns what
+        the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
         stored replaces it.
         """
@@ -453,8 +452,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        With an *idempotency_key*, only the first call stores something: calling again brings
-        nothing back, and returns what is still there of it. Everything else applies to each of
+        With an *idempotency_key*, only the first call stores something. Calling again brings
+        nothing back, and returns those that are still there. All other arguments apply to each of
         them, as in `remember`.
         """
     def recall(
@@ -482,10 +481,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. A question for a sequence or a summary is
-        answered by hits that cover the matter over time, oldest first; *spread* asks for that in
-        any case, or never. With *explain*, `left_out` of the result lists the best that were left
-        out, and why. See `docs/recall.md`.
+        that answer with that probability, from 0 to 1. For a question about a sequence or a
+        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        With *explain*, `left_out` of the result lists the best that were left out, and why. See
+        `docs/recall.md`.
         """
     def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
@@ -724,9 +723,9 @@ class Chat(Blocking[agent.Chat]):
     ) -> list[MemoryItem]:
         """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
-        Tool groups are whole or absent; system messages are kept however old they are. A call
-        whose results have not come is there with `open_group="keep"`, if it is the last turn's:
-        so an agent that was interrupted sees what it had begun.
+        Tool groups are complete or absent; system messages are kept however old they are. With
+        `open_group="keep"`, calls of the last turn without results are included, so that an agent
+        that was interrupted sees what it had begun.
         """
     def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
@@ -944,9 +943,9 @@ class AuditLog(Blocking[agent.AuditLog]):
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 
-        A user's entries are found by the digest of the name, which the log keeps in its place:
+        A user's entries are found by the digest of the name, which the log has in its place. So
         the entries of an erased user are still there for whoever knows the name. *item_id* finds
-        what was done to an item, its reads aside. *before* is the number of the last entry of a
+        what was done to an item, except reads. *before* is the number of the last entry of a
         page, to get the page of older ones.
         """
     def verify(
