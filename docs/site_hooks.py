@@ -20,6 +20,8 @@ OUTSIDE = {
 """Pages at the root of the repository, and what they are called on the site."""
 
 _GROUP = re.compile(r"^## (.+)$")
+_CELL_CODE = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+_HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+\.md)\)")
 
 
@@ -71,7 +73,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Lead links that leave `docs` to the copies on the site."""
+    """Lead links that leave `docs` to the copies on the site, and title pages by their heading."""
+    heading = _HEADING.search(markdown)  # the navigation has a shorter name
+    if heading and not page.is_homepage:
+        page.meta.setdefault("title", heading[1])
+    # In code in a table, mkdocs wants a bare bar; where Markdown is read as it is, it is `\|`.
+    markdown = _CELL_CODE.sub(lambda code: code[0].replace("\\|", "|"), markdown)
     up = "../" * page.file.src_uri.count("/")
     for name, copy in OUTSIDE.items():
         before = name if page.file.src_uri in OUTSIDE.values() else f"{up}../{name}"

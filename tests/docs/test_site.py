@@ -80,6 +80,21 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_page_is_titled_as_its_heading_says(site: Path) -> None:
+    page = (site / "operate/index.html").read_text()
+
+    assert "<title>Deploy and operate - orbiter-memory</title>" in page
+
+
+@pytest.mark.full
+def test_types_in_tables_have_bars_without_backslashes(site: Path) -> None:
+    page = (site / "methods.html").read_text()
+
+    assert "<code>MemoryStore | None</code>" in page
+    assert "\\|" not in page
+
+
+@pytest.mark.full
 @pytest.mark.browser
 def test_a_browser_that_reads_the_site_asks_nobody_else(site: Path) -> None:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415
