@@ -275,3 +275,79 @@ async def test_bytes_and_objects_inside_a_dict_are_read(any_alice: ScopedMemory)
     (sent,) = (await any_alice.chat("c").messages(format="anthropic")).messages
     assert sent["content"][0]["source"]["data"] == "//4="
     assert sent["content"][1] == {"type": "text", "text": "hi"}
+
+
+def _converse(*blocks: list[dict[str, Any]], stop: str = "end_turn") -> list[dict[str, Any]]:
+    """Return the events of `converse_stream`; a block is its start, if it has one, and deltas."""
+    events: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+    for place, block in enumerate(blocks):
+        for each in block:
+            kind = "contentBlockStart" if "start" in each else "contentBlockDelta"
+            events.append({kind: {**each, "contentBlockIndex": place}})
+        events.append({"contentBlockStop": {"contentBlockIndex": place}})
+    usage = {"inputTokens": 9, "outputTokens": 9, "totalTokens": 18}
+    metadata = {"usage": usage, "metrics": {"latencyMs": 99}}
+    return [*events, {"messageStop": {"stopReason": stop}}, {"metadata": metadata}]
+
+
+def _use(id: str, *inputs: str) -> list[dict[str, Any]]:
+    start = {"start": {"toolUse": {"toolUseId": id, "name": "weather"}}}
+    return [start, *({"delta": {"toolUse": {"input": each}}} for each in inputs)]
+
+
+_LOOK = [{"delta": {"text": "I "}}, {"delta": {"text": "look."}}]
+_THOUGHT = [
+    {"delta": {"reasoningContent": {"text": "Rain"}}},
+    {"delta": {"reasoningContent": {"text": "?"}}},
+    {"delta": {"reasoningContent": {"signature": "s1g"}}},
+]
+
+
+async def test_the_events_of_a_stream_of_bedrock_are_one_message(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    calls = [_use("t1", '{"city": ', '"Oslo"}'), _use("t2")]
+    results = [
+        {"toolResult": {"toolUseId": id, "content": [{"text": "rain"}]}} for id in ("t1", "t2")
+    ]
+    await chat.add("Weather?")
+    await chat.add(_converse(_THOUGHT, _LOOK, *calls, stop="tool_use"))
+    await chat.add(
+        [{"role": "user", "content": results}, *_converse([{"delta": {"text": "Rain."}}])]
+    )
+
+    thought = {"reasoningText": {"text": "Rain?", "signature": "s1g"}}
+    assert (await chat.messages(format="anthropic")).as_bedrock()["messages"][1:] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": thought},
+                {"text": "I look."},
+                {"toolUse": {"toolUseId": "t1", "name": "weather", "input": {"city": "Oslo"}}},
+                {"toolUse": {"toolUseId": "t2", "name": "weather", "input": {}}},
+            ],
+        },
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": [{"text": "Rain."}]},
+    ]
+
+
+@pytest.mark.parametrize("is_limit", [False, True])
+async def test_a_stream_of_bedrock_that_was_cut_off_is_added_as_far_as_it_is_whole(
+    any_alice: ScopedMemory, *, is_limit: bool
+) -> None:
+    chat = any_alice.chat("c")
+    events = _converse(_LOOK, _use("t1", '{"city": "Oslo"}'), _use("t2", '{"ci'), stop="max_tokens")
+    await chat.add("Weather?")
+    await chat.add(events if is_limit else events[:-3])
+
+    _, said = await chat.items(open_group="keep")
+    assert isinstance(said, AIMemory)
+    assert said.content == "I look."
+    assert [each["id"] for each in said.tool_calls] == ["t1"]
+
+
+async def test_a_stream_of_bedrock_that_says_nothing_is_refused(any_alice: ScopedMemory) -> None:
+    with pytest.raises(MessageError, match="message 0: the stream has no text"):
+        await any_alice.chat("c").add(_converse()[:1])
+    with pytest.raises(MessageError, match="put the pieces of the stream together"):
+        await any_alice.chat("c").add(_converse(_LOOK)[1:])

@@ -292,11 +292,16 @@ def _read_together(
 
 
 def join_parts(things: Sequence[object]) -> list[object]:
-    """Return *things* with those in a row that are `Part` objects of Gemini as one message."""
+    """Return *things* with those in a row that are one message as that.
+
+    These are `Part` objects of Gemini, and the events of a stream of Bedrock.
+    """
     return [thing for _, thing in _with_joined_parts(list(enumerate(things)))]
 
 
 def _with_joined_parts(things: Sequence[tuple[int, object]]) -> list[tuple[int, object]]:
+    if any(isinstance(thing, Mapping) and "messageStart" in thing for _, thing in things):
+        things = _with_joined_events(things)
     if all(isinstance(thing, str | Mapping | MemoryItem) for _, thing in things):
         return list(things)
     from orbiter.memory import messages  # noqa: PLC0415 - as above
@@ -310,6 +315,24 @@ def _with_joined_parts(things: Sequence[tuple[int, object]]) -> list[tuple[int, 
         )
         found += joined
     return found
+
+
+def _with_joined_events(things: Sequence[tuple[int, object]]) -> list[tuple[int, object]]:
+    from orbiter.memory.messages import is_converse_event, join_events  # noqa: PLC0415 - as above
+
+    joined: list[tuple[int, object]] = []
+    streams: dict[int, list[Any]] = {}
+    for place, thing in things:
+        is_first = isinstance(thing, Mapping) and "messageStart" in thing
+        if is_first or not (is_converse_event(thing) and joined and joined[-1][0] in streams):
+            joined.append((place, thing))
+            streams |= {place: [thing]} if is_first else {}
+        else:
+            streams[joined[-1][0]].append(thing)
+    return [
+        (place, join_events(streams[place], place) if place in streams else thing)
+        for place, thing in joined
+    ]
 
 
 @contextmanager

@@ -5,6 +5,7 @@ name, as it would be kept as an empty message otherwise.
 """
 
 import base64
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
@@ -25,7 +26,9 @@ __all__ = [
     "check_is_whole",
     "format_of",
     "is_bedrock",
+    "is_converse_event",
     "is_part",
+    "join_events",
     "join_parts",
     "read_bedrock",
     "read_shape",
@@ -51,9 +54,13 @@ _MODEL_PARTS = (
 _STREAM_TYPES = frozenset(
     ("message_start", "message_stop", "content_block_start", "content_block_stop")
 )
-_STREAM_KEYS = frozenset(
-    ("delta", "messageStart", "messageStop", "contentBlockStart", "contentBlockDelta")
-)
+_CONVERSE = frozenset(
+    (
+        "messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop",
+        "metadata",
+    )
+)  # fmt: skip
+_STREAM_KEYS = frozenset(("delta", *_CONVERSE)) - {"contentBlockStop", "metadata"}
 
 
 def as_plain(value: object, deep: int = _DEEP) -> Any:
@@ -120,6 +127,69 @@ def join_parts(parts: Sequence[Any], index: int) -> Message:
             "give each as a `Content` with its role"
         )
     return {"role": "model" if is_model else "user", "parts": [as_plain(part) for part in parts]}
+
+
+def is_converse_event(value: object) -> bool:
+    """Tell whether *value* is an event of a stream of Bedrock's Converse API."""
+    return isinstance(value, Mapping) and bool(value) and value.keys() <= _CONVERSE
+
+
+def join_events(events: Sequence[Mapping[str, Any]], index: int) -> Message:
+    """Return the message of Bedrock that the events of one stream say, the first of them first.
+
+    What is whole counts: a stream that was cut off has its texts, and no call without its input.
+    """
+    role, blocks, stopped = "assistant", dict[int, Message](), set[int]()
+    for event in events:
+        kind = next(iter(event))
+        body = event[kind] if isinstance(event[kind], Mapping) else {}
+        place = body.get("contentBlockIndex", len(stopped))
+        if kind == "messageStart":
+            role = body.get("role", role)
+        elif kind == "contentBlockStart":
+            begun = body.get("start", {}).get("toolUse", {})
+            if begun.get("type") != "server_tool_use":  # Bedrock has run that one itself
+                blocks[place] = {"toolUse": {**begun, "input": ""}} if begun else {}
+        elif kind == "contentBlockDelta":
+            _extend(blocks.setdefault(place, {}), body.get("delta", {}))
+        elif kind == "contentBlockStop":
+            stopped.add(place)
+    content = [
+        block
+        for place, each in sorted(blocks.items())
+        if (block := _whole_block(each, is_stopped=place in stopped)) is not None
+    ]
+    if not content:
+        raise MessageError(f"message {index}: the stream has no text and no whole tool call")
+    return {"role": role, "content": content}
+
+
+def _extend(block: Message, delta: Mapping[str, Any]) -> None:
+    """Add a delta of Bedrock to the block that it is of."""
+    if isinstance(delta.get("text"), str):
+        block["text"] = block.get("text", "") + delta["text"]
+    if isinstance(called := delta.get("toolUse"), Mapping) and "toolUse" in block:
+        block["toolUse"]["input"] += called.get("input", "")
+    if isinstance(thought := delta.get("reasoningContent"), Mapping):
+        held = block.setdefault("reasoningContent", {})
+        if "redactedContent" in thought:
+            held["redactedContent"] = held.get("redactedContent", b"") + thought["redactedContent"]
+        for name in ("text", "signature"):
+            if name in thought:
+                said = held.setdefault("reasoningText", {})
+                said[name] = said.get(name, "") + thought[name]
+
+
+def _whole_block(block: Message, *, is_stopped: bool) -> Message | None:
+    if "toolUse" in block and is_stopped:
+        try:
+            input = json.loads(block["toolUse"]["input"] or "{}")
+        except ValueError:  # the limit of the answer's length cut it off
+            return None
+        return {"toolUse": {**block["toolUse"], "input": input}}
+    if "reasoningContent" in block:
+        return block if is_stopped else None
+    return block if block.get("text") else None
 
 
 def check_is_whole(message: Mapping[str, Any], type_name: str) -> None:
