@@ -1,17 +1,22 @@
 """LangGraph's store: the tests of its own SQLite store, and what they leave open."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.store.base import GetOp, PutOp
 from tests.integrations.sdists import run_sdist_tests, unpacked_sdist
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
+from orbiter.memory.integrations._langgraph_filters import matches, texts_within
 from orbiter.memory.integrations.langgraph import OrbiterStore
 from orbiter.memory.testing import HashEmbeddings
 
@@ -245,3 +250,44 @@ async def test_a_model_is_the_memorys(tmp_path: Path) -> None:
             OrbiterStore(
                 memory.scope(user_id="ann"), index={"dims": 3, "embed": lambda texts: [[1.0]]}
             )
+
+
+_plain = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)
+)
+_names = st.sampled_from(["a", "b", "a.b", 'a"', "ä"])
+_nested = st.dictionaries(_names, _plain | st.dictionaries(_names, _plain, max_size=2), max_size=3)
+
+
+@given(value=_nested, wanted=st.dictionaries(_names, _plain, max_size=2), is_nested=st.booleans())
+def test_no_value_is_passed_over_for_what_does_not_stand_in_it(
+    value: dict[str, Any], wanted: dict[str, Any], *, is_nested: bool
+) -> None:
+    wanted = {name: {"$eq": each} for name, each in wanted.items()} if is_nested else wanted
+    stored = json.dumps({"value": value}).encode()
+
+    if matches(json.loads(stored)["value"], wanted):
+        assert all(text in stored for text in texts_within(wanted))
+
+
+@given(number=st.integers(), name=_names)
+def test_a_number_is_found_however_it_is_written(number: int, name: str) -> None:
+    for written in (number, float(number) if abs(number) < 10**300 else number):
+        stored = json.dumps({name: written}).encode()
+
+        if matches(json.loads(stored), {name: number}):
+            assert all(text in stored for text in texts_within({name: number}))
+
+
+async def test_a_filter_finds_what_is_rare_and_old(store: OrbiterStore) -> None:
+    puts = [
+        PutOp(("users", str(n % 7)), f"k{n}", {"n": n, "kind": "a" if n < 3 else "b"})
+        for n in range(700)
+    ]
+    await store.abatch(puts)
+
+    found = await store.asearch(("users",), filter={"kind": "a"}, limit=2)
+    assert len(found) == 2
+    assert {item.value["kind"] for item in found} == {"a"}
+    assert [item.key for item in await store.asearch(("users",), filter={"n": 1.0})] == ["k1"]
+    assert len(await store.asearch(("users",), filter={"n": {"$lt": 20}}, limit=50)) == 20

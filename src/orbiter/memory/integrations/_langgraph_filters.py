@@ -4,13 +4,14 @@ A key may be a path with dots. A value means equality, a dict of operators what 
 other dict the same for what is nested.
 """
 
+import json
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from orbiter.memory.errors import QueryError
 
-__all__ = ["matches"]
+__all__ = ["matches", "texts_within"]
 
 _ORDERED: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
@@ -25,6 +26,24 @@ _MISSING = object()
 def matches(value: object, wanted: Mapping[str, Any]) -> bool:
     """Tell whether a value is as *wanted*; an unknown operator is a `QueryError`."""
     return all(_holds(value, name, operand) for name, operand in wanted.items())
+
+
+def texts_within(wanted: Mapping[str, Any]) -> list[bytes]:
+    """Return what stands in the JSON of every value that is as *wanted*.
+
+    To look for it costs a tenth of reading the JSON. Of numbers, only those count that are written
+    in one way, but for what follows: 3 may be 3.0.
+    """
+    texts: list[bytes] = []
+    for name, operand in wanted.items():
+        is_same = isinstance(operand, Mapping) and operand.keys() == {"$eq"}
+        said = operand["$eq"] if is_same else operand
+        is_number = type(said) is int and 0 < abs(said) < 10**15
+        if not name.startswith("$") and (is_number or isinstance(said, str | bool)):
+            # The end of the key, as a name with dots may be a key or a path.
+            end = json.dumps(name.rpartition(".")[2])[1:]
+            texts.append(f"{end}: {json.dumps(said)}".encode())
+    return texts
 
 
 def _holds(value: object, name: str, operand: Any) -> bool:

@@ -29,7 +29,7 @@ from langgraph.store.base import (
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, shielded, write_in_steps
-from orbiter.memory.integrations._langgraph_filters import matches
+from orbiter.memory.integrations._langgraph_filters import matches, texts_within
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put, check_changes
 from orbiter.memory.recall import RecallMode
@@ -160,13 +160,19 @@ class OrbiterStore(BaseStore):
     async def _newest(self, op: SearchOp, wanted: int) -> list[Entry]:
         """Return at least *wanted* entries, those that were put last first, if there are."""
         path = (*_ROOT, *op.namespace_prefix)
-        count = 4 * wanted if op.filter else wanted
+        count, texts = 16 * wanted if op.filter else wanted, texts_within(op.filter or {})
         while True:
             page = await self._kv.list(path, newest=True, limit=count)
-            entries = [entry for entry in page if _is_wanted(entry, op)]
+            entries = [
+                entry
+                for entry in page
+                if all(text in entry.value for text in texts) and _is_wanted(entry, op)
+            ]
             if len(entries) >= wanted or len(page) < count:
                 return entries
-            count *= 8
+            # As many as are likely to do, by what this page had, and some more.
+            likely = 3 * count * wanted // (2 * len(entries)) if entries else 8 * count
+            count = min(max(likely, 2 * count), 8 * count)
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
