@@ -99,8 +99,7 @@ async def _people(
     made = {form.format(name) for name in HOSTILE_IDS if name for form in _LOOK_ALIKE}
     names = dice.sample(sorted(name for name in made if len(name) <= 256), count)
     keys = KeyFile(folder / "keys.json")
-    # A server closes connections that are idle, maybe while a request is on its way.
-    settings = Settings(port=0, rate=1e6, burst=10**6, patience=HANG)
+    settings = Settings(port=0, rate=1e6, burst=10**6)
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(
             AgentMemory(f"sqlite:///{folder}/agent.db", embeddings=None, summaries=None)

@@ -16,7 +16,8 @@ from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.server.http import connection_limit, uvicorn_server
+from orbiter.memory.server import Settings
+from orbiter.memory.server.http import connection_limit
 from orbiter.memory.server.http.connection_limit import (
     Acceptor,
     ConnectionLimiter,
@@ -27,7 +28,7 @@ from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.limits import RateLimiter
 
 BARE = {"with_mcp": False, "with_dashboard": False}
-PATIENT = {**BARE, "patience": HANG}
+PATIENT = {**BARE, "patience": HANG, "idle": HANG}
 HEAD = (
     "POST /v1/memories?user_id=ann HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
 )
@@ -120,7 +121,7 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(served: Served
 
 
 async def test_a_connection_is_used_again_and_let_go_when_it_idles(served: Served) -> None:
-    url = await served(patience=0.3, **BARE)
+    url = await served(idle=0.3, **BARE)
     reader, writer, host = await connect(url)
 
     for _ in range(3):
@@ -131,6 +132,35 @@ async def test_a_connection_is_used_again_and_let_go_when_it_idles(served: Serve
 
     assert await _rest(reader) == b""
     writer.close()
+
+
+async def test_a_connection_outlives_those_of_proxies_and_of_who_is_slow(served: Served) -> None:
+    url = await served(patience=0.2, **BARE)
+    reader, writer, host = await connect(url)
+
+    first, _ = await _ask(reader, writer, host)
+    await asyncio.sleep(0.5)
+    second, _ = await _ask(reader, writer, host)
+
+    assert (first, second) == (200, 200)
+    assert Settings().idle > 60, "as long as nginx and most balancers keep one"
+    writer.close()
+
+
+async def test_a_full_server_lets_those_go_who_wait_for_nothing(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, max_connections=4, **PATIENT)
+    people = [new_key(keys, user=f"user-{number}") for number in range(6)]
+
+    held = [await _keep_alive(url, key) for key in people]
+    oldest, newest = held[0], held[-1]
+
+    assert [status for *_, status, _ in held] == [200] * 6
+    assert await _rest(oldest[0]) == b"", "its place was needed"
+    assert (await _ask(*newest[:3], people[-1]))[0] == 200
+    for _, writer, *_ in held:
+        writer.close()
 
 
 async def test_a_client_that_does_not_read_is_cut_off(served: Served) -> None:
@@ -213,28 +243,20 @@ async def test_who_has_shown_no_key_makes_room_for_who_comes(
         writer.close()
 
 
-async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client: Client) -> None:
+async def test_who_is_being_answered_makes_room_for_nobody(served: Served, client: Client) -> None:
     url = await served(max_connections=2, **BARE)
-    one, other = client(url), client(url)
-    assert [(await each.get("/v1/openapi.json")).status_code for each in (one, other)] == [200, 200]
+    events = {"user_id": "ann"}
+    async with client(url).stream("GET", "/v1/events", params=events) as one:
+        async with client(url).stream("GET", "/v1/events", params=events) as other:
+            with pytest.raises(httpx.HTTPError):
+                await client(url).get("/v1/openapi.json")
+            assert (one.status_code, other.status_code) == (200, 200)
 
-    with pytest.raises(httpx.HTTPError):
-        await client(url).get("/v1/openapi.json")
-    await other.aclose()
-
-    async with asyncio.timeout(HANG):  # until the server has noticed
-        while not await _answers(client(url)):
-            pass
-    assert (await one.get("/v1/openapi.json")).status_code == 200
-
-
-@pytest.fixture
-def silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have connections stay open however long nothing is asked."""
-    monkeypatch.setattr(uvicorn_server, "_IDLE", HANG)
+        async with asyncio.timeout(HANG):  # until the server has noticed
+            while not await _answers(client(url)):
+                pass
 
 
-@pytest.mark.usefixtures("silence")
 async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
     served: Served, client: Client, keys: KeyFile
 ) -> None:
@@ -256,7 +278,6 @@ async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
         writer.close()
 
 
-@pytest.mark.usefixtures("silence")
 async def test_a_connection_that_ends_leaves_its_place_to_its_key(
     served: Served, keys: KeyFile
 ) -> None:
@@ -276,7 +297,6 @@ async def test_a_connection_that_ends_leaves_its_place_to_its_key(
         each[1].close()
 
 
-@pytest.mark.usefixtures("silence")
 async def test_a_connection_counts_for_the_key_that_it_showed_last(
     served: Served, keys: KeyFile
 ) -> None:
@@ -333,6 +353,8 @@ def test_a_key_never_has_more_than_half_of_all_connections() -> None:
 
 class _Silent(TrackedConnection):
     """A connection that goes nowhere."""
+
+    is_idle = False
 
     def evict(self) -> None:
         """Do nothing."""

@@ -58,6 +58,11 @@ class TrackedConnection(asyncio.BaseProtocol, ABC):
 
     handshake: asyncio.Task[object] | None = None
 
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+
     @abstractmethod
     def evict(self) -> None:
         """End the connection for somebody else's sake, whatever it has come to."""
@@ -83,7 +88,7 @@ class ConnectionLimiter:
         self._authenticated: dict[TrackedConnection, str | None] = {}
 
     def add(self, connection: TrackedConnection) -> bool:
-        """Count *connection*; `False` if there is no room, as everybody here has shown a key."""
+        """Count *connection*; `False` if there is no room, as everybody here is being served."""
         if (
             len(self._unauthenticated) + len(self._authenticated) >= self._max_total
             and not self.evict_oldest()
@@ -93,8 +98,12 @@ class ConnectionLimiter:
         return True
 
     def evict_oldest(self) -> bool:
-        """Turn away who has been here for longest without a key; `False` if there is nobody."""
-        oldest = next(iter(self._unauthenticated), None)
+        """Turn away who has been here for longest without a key, or else without a request.
+
+        `False` if there is nobody: all have shown a key, and wait for an answer.
+        """
+        idle = (each for each in self._authenticated if each.is_idle)
+        oldest = next(iter(self._unauthenticated), None) or next(idle, None)
         if oldest is None:
             return False
         self.remove(oldest)

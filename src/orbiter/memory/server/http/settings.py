@@ -53,6 +53,12 @@ class Settings:
     """Seconds that the report of a job is kept after its end."""
     patience: float = 10.0
     """Seconds to wait for a client that sends nothing, or takes nothing."""
+    idle: float = 75.0
+    """Seconds that a connection is kept between two requests, unless its place is needed.
+
+    Longer than proxies and clients keep theirs, mostly 60 seconds or less: whoever ends a
+    connection first may end it just when the other side sends a request.
+    """
     drain: float = 3.0
     """Seconds for requests under way when the server stops."""
     rate: float = 100.0

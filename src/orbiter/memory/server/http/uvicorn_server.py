@@ -182,7 +182,7 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._refusal and self._is_idle():
+        if self._refusal and self.is_idle:
             self.send_400_response(self._refusal)
 
     def shutdown(self) -> None:
@@ -198,7 +198,7 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
         """Answer what is no HTTP, after the requests before it; the application never sees it."""
         if self.transport.is_closing():
             return
-        if not self._is_idle() and not self.cycle.more_body:
+        if not self.is_idle and not self.cycle.more_body:
             self._refusal = msg
             self.flow.pause_reading()
             return
@@ -213,7 +213,7 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
 
         Before the first byte of its next request, uvicorn's own timer does so.
         """
-        is_waiting = self._is_idle()
+        is_waiting = self.is_idle
         if not is_waiting and self._until_read is not None:
             self._until_read.cancel()
             self._until_read = None
@@ -240,10 +240,11 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
 
     def _give_up(self) -> None:
         self._until_read = None
-        if self._is_idle():
+        if self.is_idle:
             self.transport.abort()
 
-    def _is_idle(self) -> bool:
+    @property
+    def is_idle(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle  # which is `None` before the first request
         return cycle is None or cycle.response_complete
 
@@ -254,10 +255,6 @@ def protocol_for(
     """Return a protocol that waits *patience* seconds, for the connections of *limiter*."""
     fields = {"patience": patience, "limiter": limiter, "linger": linger}
     return type("Protocol", (_BoundedProtocol,), fields)
-
-
-_IDLE = 5.0
-"""Seconds that a connection is kept without a request, or fewer if `patience` is less."""
 
 
 @asynccontextmanager
@@ -324,7 +321,7 @@ async def _run(
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=settings.drain,  # type: ignore[arg-type]  # any time will do
-        timeout_keep_alive=min(_IDLE, settings.patience),  # type: ignore[arg-type]  # any time will do
+        timeout_keep_alive=settings.idle,  # type: ignore[arg-type]  # any time will do
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
