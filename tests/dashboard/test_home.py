@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
@@ -15,6 +16,8 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.server.dashboard import facets as facets_module
+from orbiter.memory.server.dashboard import home_page
 from orbiter.memory.server.dashboard.facets import Filters, counts_in, facets
 from orbiter.memory.server.dashboard.home_page import snippets
 from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
@@ -96,6 +99,34 @@ async def test_results_stand_in_the_order_of_the_relevance_they_show(
     assert len(relevance) > 4
     assert relevance == sorted(relevance, reverse=True)
     assert [row["is_answer"] for row in rows] == [each >= least for each in relevance]  # type: ignore[attr-defined]
+
+
+async def test_facets_count_all_that_is_forgotten_and_say_so_if_they_do_not(
+    memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = memory.scope(user_id="ann")
+    items = [MemoryItem(content=f"note {n}") for n in range(30)]
+    for number, item in enumerate(items):
+        item.metadata.extra["tags"] = ["odd" if number % 2 else "even"]
+    await ann.remember_many(items)
+    for item in items:
+        await ann.forget(item.id)
+    monkeypatch.setattr(facets_module, "_CHUNK", 7)
+    visitor = Visitor(client(await served()))
+
+    async def tags() -> dict[str, int]:
+        twin = await visitor.twin("/memories", status="forgotten")
+        found = next(each for each in twin["facets"] if each["name"] == "tag")  # type: ignore[attr-defined]
+        return {value["value"]: value["count"] for value in found["values"]}
+
+    assert await tags() == {"even": 15, "odd": 15}
+    assert "Of the newest" not in await visitor.look("/memories", status="forgotten")
+    monkeypatch.setattr(facets_module, "MAX_FORGOTTEN", 14)
+    monkeypatch.setattr(home_page, "MAX_FORGOTTEN", 14)
+    home_page._counts.clear()
+    assert await tags() == {"even": 7, "odd": 7}
+    page = await visitor.look("/memories", status="forgotten")
+    assert "Of the newest 14 forgotten memories." in page
 
 
 async def test_a_line_stands_between_what_answers_and_the_rest(

@@ -219,6 +219,26 @@ async def test_an_erasure_leaves_no_hash_of_anybody_in_the_file_and_moves_nobody
     assert [len(each["points"]) for each in maps] == [len(after)]  # and no map of ann's
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["file beside the store", "file elsewhere"])
+async def test_an_erasure_by_another_process_leaves_no_point_in_the_file_when_a_map_is_shown(
+    served: Served, client: Client, memory: AgentMemory, is_known: bool
+) -> None:
+    await fill(memory)
+    site, file = client(await served()), Path(f"{memory.url.removeprefix('sqlite:///')}.map.json")
+    before = await places_of(site)
+    assert (await site.get("/ui/map/points", params={"user_id": "ann"})).json()["count"]
+    stale = file.read_bytes()
+    async with AgentMemory(memory.url, embeddings=None, summaries=None) as other:
+        assert await other.erase(user_id="ann")
+    assert not file.exists()
+    if not is_known:  # as if the erasure had not known it, and the server was started again
+        map_page._places.clear(), file.write_bytes(stale)
+    after = await places_of(site)
+    assert after == {each: at for each, at in before.items() if each in after}
+    maps = json.loads(file.read_text())["maps"].values()
+    assert [len(each["points"]) for each in maps] == [len(after)]  # and no map of ann's
+
+
 async def test_a_drawing_that_began_before_an_erasure_is_not_written_after_it(
     memory: AgentMemory, tmp_path: Path
 ) -> None:

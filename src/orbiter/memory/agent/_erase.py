@@ -1,5 +1,6 @@
 """Erasing a scope everywhere: the store, recent activity, cached vectors, and this process."""
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.agent.interface import ScopeSession
 
-__all__ = ["erase"]
+__all__ = ["erase", "remove_map_file"]
 
 _PAGE = 500
 _UNTOLD = Tracker(lambda _done, _total: None)
@@ -59,6 +60,19 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         await core.mirror().close()
     _forget_here(chats)
     return done + Erasure(cached=cached)
+
+
+async def remove_map_file(url: str) -> None:
+    """Remove the file in which a server of the store at *url* keeps the places of its map.
+
+    It has salted hashes of ids. A server that runs notices that it is gone, and forgets them, too.
+    """
+    from orbiter.memory.auth import key_file_for  # noqa: PLC0415 - seldom needed
+
+    with suppress(QueryError, OSError):  # a store in memory or of another computer has none here
+        keys = key_file_for(url)
+        file = keys.with_name(f"{keys.name.removesuffix('.keys.json')}.map.json")
+        await asyncio.to_thread(file.unlink, missing_ok=True)
 
 
 async def _erase_activity(core: Core, scope: MemoryMetadata) -> Erasure:

@@ -346,11 +346,17 @@ class AgentMemory(Handle):
         With *dry_run* nothing is changed: the items and the forgotten ones are counted.
         *progress* is called with the steps done and the total.
         """
-        from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
+        from orbiter.memory.agent._erase import (  # noqa: PLC0415 - seldom needed
+            erase,
+            remove_map_file,
+        )
 
         scope = scope_of(user_id, session_id, task_id, agent_id)
         with track(progress):
-            return await erase(ScopeSession(self._engine, scope, check_actor(by)), dry_run=dry_run)
+            done = await erase(ScopeSession(self._engine, scope, check_actor(by)), dry_run=dry_run)
+        if not dry_run:
+            await remove_map_file(self.url)
+        return done
 
     @property
     def audit(self) -> "AuditLog":

@@ -1,9 +1,10 @@
 """What narrows the list of memories: read from the address, counted, and linked.
 
 The scope is part of it: a page that is narrowed to a user reads that user's memories only. Counts
-are of everything that there is, by the store; only of what is forgotten they are of a sample.
+are of everything that there is, by the store; what is forgotten is read page by page, to a limit.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGES",
+    "MAX_FORGOTTEN",
     "Facet",
     "Filters",
     "Value",
@@ -30,6 +32,7 @@ __all__ = [
     "facets",
     "read_counts",
     "read_filters",
+    "read_forgotten_counts",
 ]
 
 AGES = {
@@ -43,6 +46,9 @@ AGES = {
 
 FORGOTTEN = "forgotten"
 _STATUSES = {"accepted": "Accepted", "draft": "Draft", "discard": "Discarded"}
+MAX_FORGOTTEN = 20_000
+"""Forgotten memories that are counted, the newest: no store counts these by value."""
+_CHUNK = 1_000
 _SHOWN = 7
 """Values of a facet that are listed: the most frequent ones."""
 _MAX_TAGS = 50
@@ -187,8 +193,22 @@ async def read_counts(handle: "ScopedMemory", filters: Filters, held: Iterable[s
     return {**counts, "age": ages}
 
 
+async def read_forgotten_counts(handle: "ScopedMemory", filters: Filters) -> Counts:
+    """Return the counts of forgotten memories, as many as are read."""
+    counts: dict[str, Counter[str]] = {}
+    cursor, count_read = None, 0
+    while count_read < MAX_FORGOTTEN:
+        page = await handle.list(limit=_CHUNK, forgotten=True, cursor=cursor)
+        for name, some in (await asyncio.to_thread(counts_in, filters, page)).items():
+            counts.setdefault(name, Counter()).update(some)
+        cursor, count_read = page.next, count_read + len(page)
+        if cursor is None:
+            break
+    return counts
+
+
 def counts_in(filters: Filters, sample: Sequence[MemoryItem]) -> Counts:
-    """Return the same of a *sample*."""
+    """Return the counts of *sample* alone."""
     kept = {name: [item for item in sample if filters.accepts(item, but=name)] for name in _OWN}
     everywhere = [item for item in sample if filters.accepts(item, but="")]
     now = datetime.now(UTC)

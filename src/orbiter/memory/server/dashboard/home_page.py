@@ -14,13 +14,14 @@ from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.facets import (
+    MAX_FORGOTTEN,
     Counts,
     Facet,
     Filters,
-    counts_in,
     facets,
     read_counts,
     read_filters,
+    read_forgotten_counts,
 )
 from orbiter.memory.server.dashboard.live_feed import strip
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Toast
@@ -38,8 +39,6 @@ pages = Pages()
 pages.routes.append(strip)
 
 _PAGE = 20
-_SAMPLE = 500
-"""Of so many of the newest forgotten memories the facets are counted; of others, of all."""
 _IMPATIENT = 0.3
 """Seconds that the page waits for counts; then it comes without, and asks for them."""
 
@@ -102,6 +101,7 @@ async def home(ask: Ask) -> Data:
     return {
         **await _listed(ask, filters),
         "facets": await _facets(ask, filters, is_patient=ask.request.url.path.endswith(".json")),
+        "counted": _counted(filters, health.forgotten),
         "health": health,
         "is_empty": not health.memories and not health.forgotten,
         "asks_whose": not held,
@@ -121,7 +121,19 @@ async def narrowing(ask: Ask) -> Data:
     """Return what narrows the list, once everything is counted."""
     filters = _filters(ask)
     counted = await _facets(ask, filters, is_patient=True)
-    return {"facets": counted, "filters": filters, "is_search": _is_search(filters)}
+    forgotten = (await ask.handle.stats()).forgotten
+    return {
+        "facets": counted,
+        "filters": filters,
+        "is_search": _is_search(filters),
+        "counted": _counted(filters, forgotten),
+    }
+
+
+def _counted(filters: Filters, forgotten: int | None) -> int | None:
+    """Return of how many of the newest the facets count; `None` if it is of all."""
+    is_some = filters.is_forgotten and (forgotten or 0) > MAX_FORGOTTEN
+    return MAX_FORGOTTEN if is_some else None
 
 
 _counts: ScopeCache[Counts] = ScopeCache(seconds=5, most=100)
@@ -134,8 +146,7 @@ async def _facets(ask: Ask, filters: Filters, *, is_patient: bool) -> list[Facet
 
     async def count() -> Counts:
         if filters.is_forgotten:
-            sample = await ask.handle.list(limit=_SAMPLE, forgotten=True)
-            return await asyncio.to_thread(counts_in, filters, sample)
+            return await read_forgotten_counts(ask.handle, filters)
         return await read_counts(ask.handle, filters, held)
 
     counting = asyncio.ensure_future(_counts.get(ask, count, filters.query()))

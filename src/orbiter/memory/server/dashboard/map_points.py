@@ -98,7 +98,8 @@ class Placed:
     names: dict[int, list[str]] = field(default_factory=dict)
     """By group, what the words that name it are known by."""
     is_current: bool = True
-    """Whether it was drawn since somebody was erased; the file has no other."""
+    """Whether it was drawn since it was loaded, and since somebody was erased; the file keeps no
+    other, as it may know somebody who was erased while no server was there."""
 
 
 class Places:
@@ -115,6 +116,7 @@ class Places:
         self.erasures = 0
         """How often somebody was erased: what was read before is not written after."""
         self.lock = threading.Lock()
+        self._has_file = False
         self._load()
 
     def known_by(self, text: str) -> str:
@@ -151,10 +153,11 @@ class Places:
                         int(group): [str(word) for word in name]
                         for group, name in each["names"].items()
                     },
+                    is_current=False,
                 )
                 for name, each in read["maps"].items()
             }
-            self._salt, self._maps = str(read["salt"]), maps
+            self._salt, self._maps, self._has_file = str(read["salt"]), maps, True
 
     def save(self) -> None:
         """Write the file; a disk that takes none costs places after a restart, and nothing else."""
@@ -171,6 +174,7 @@ class Places:
             with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
                 file.write(json.dumps({"salt": self._salt, "maps": maps}).encode())
             fresh.replace(self._path)
+            self._has_file = True
         with suppress(OSError):
             fresh.unlink(missing_ok=True)  # half a file, of a disk that is full
 
@@ -180,17 +184,27 @@ class Places:
         Places stay known until the server ends, and are written again as maps are drawn again.
         """
         with self.lock:
-            self.erasures += 1
-            for each in self._maps.values():
-                each.is_current = False
+            self._expire()
             if self._path is not None:
                 with suppress(OSError):
                     self._path.unlink(missing_ok=True)
+
+    def notice_erasure(self) -> None:
+        """Do the same if another process removed the file; with the lock held."""
+        if self._has_file and self._path is not None and not self._path.exists():
+            self._expire()
+
+    def _expire(self) -> None:
+        self.erasures += 1
+        self._has_file = False
+        for each in self._maps.values():
+            each.is_current = False
 
 
 async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None) -> Drawn:
     """Return the map of what *handle* reaches, which has *total* memories."""
     places = Places(None) if places is None else places
+    await asyncio.to_thread(_notice_erasure, places)
     erasures = places.erasures
     items = await _newest(handle)
     vectors, dimension = await _vectors(handle, [item.id for item in items])
@@ -208,6 +222,11 @@ async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None
         erasures=erasures,
         name=name,
     )
+
+
+def _notice_erasure(places: Places) -> None:
+    with places.lock:
+        places.notice_erasure()
 
 
 async def has_vectors(handle: ScopedMemory) -> bool:
@@ -262,6 +281,7 @@ def _compute(
     else:
         rows = projection.directions_of_words([item.content for item in items])
     with places.lock:  # maps of several scopes may be drawn at once
+        places.notice_erasure()
         placed = places.of(name)
         before = (placed.points, dict(placed.names), placed.is_current)
         layout = _layout(rows, [places.known_by(item.id) for item in items], placed)
