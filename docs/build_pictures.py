@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -176,6 +176,7 @@ async def _take(browser: Browser, url: str, path: Path, *, theme: str) -> None:
     answer = await page.goto(url)
     if answer is None or not answer.ok:
         raise RuntimeError(f"{url} has no page to take a picture of: {answer}")
+    await expect(page.get_by_text("Counting…")).to_have_count(0)  # what comes after the page
     await page.evaluate("document.activeElement.blur()")
     await page.screenshot(path=path)
     await context.close()

@@ -232,7 +232,8 @@ async def test_an_erasure_by_another_process_leaves_no_point_in_the_file_when_a_
         assert await other.erase(user_id="ann")
     assert not file.exists()
     if not is_known:  # as if the erasure had not known it, and the server was started again
-        map_page._places.clear(), file.write_bytes(stale)
+        map_page._places.clear()
+        file.write_bytes(stale)
     after = await places_of(site)
     assert after == {each: at for each, at in before.items() if each in after}
     maps = json.loads(file.read_text())["maps"].values()
