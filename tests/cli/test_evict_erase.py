@@ -1,7 +1,9 @@
 """`evict` and `erase`: what they remove, and that nothing is removed by accident."""
 
 import json
+import shlex
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,57 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
     with open(cli.url, "rb") as file:  # noqa: PTH123 - its bytes
         assert b"xylophone" not in file.read()
     assert cli.ok("list", "--all").endswith("bob's tea\n")
+
+
+def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "xylophone tea")
+    path = tmp_path / "erased-alice.json"
+    taken = tmp_path / "there.json"
+    taken.write_text("kept")
+
+    refused = cli("erase", "--user", "alice", "--yes", "--report", str(taken))
+    nowhere = cli("erase", "--user", "alice", "--yes", "--report", str(tmp_path / "no" / "r.json"))
+    would = cli("erase", "--user", "alice", "--dry-run", "--report", str(path))
+    left = cli.ok("list")
+    done = cli("erase", "--user", "alice", "--yes", "--report", str(path))
+
+    assert (refused.exit_code, nowhere.exit_code, would.exit_code) == (2, 2, 0)
+    assert "there.json` exists; give `--report` a new file" in refused.stderr
+    assert taken.read_text() == "kept"
+    assert left.endswith("xylophone tea\n")  # nothing was erased without its report
+    assert done.exit_code == 0
+    text = path.read_text()
+    report = json.loads(text)
+    assert (report["erased"], report["proven"]) == ({"user_id": "alice"}, True)
+    assert report["report"]["items"] == 1
+    assert datetime.fromisoformat(report["at"]).tzinfo is not None
+    assert report["store"].endswith(Path(cli.url).name)
+    assert "xylophone" not in text
+
+
+def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    block = page.partition("## When a person asks for their data")[2].partition("```sh\n")[2]
+    steps = [shlex.split(line, comments=True) for line in block.partition("```")[0].splitlines()]
+    monkeypatch.chdir(tmp_path)
+    cli.ok("remember", "Bob lives in Porto", "--user", "bob")
+    cli.ok("facts", "put", "home_city", "Porto", "--user", "bob")
+
+    told = {}
+    for program, *arguments in steps:
+        assert program == "orbiter-memory"
+        sure = ["--yes"] if "--report" in arguments else []
+        told[" ".join(arguments[:2])] = cli.ok(*arguments, *sure)
+
+    assert "bob" in told["users"]
+    assert "Bob lives in Porto" in told["list --user"]
+    assert "Porto" in told["facts --user"]
+    assert "Lisbon" in told["facts history"]
+    assert "Bob lives in Porto" in (tmp_path / "bob.jsonl").read_text()
+    assert json.loads((tmp_path / "erased-bob.json").read_text())["proven"]
+    assert cli.ok("list", "--user", "bob") == ""
 
 
 @posix

@@ -1,6 +1,10 @@
 """What has to go: `evict`, `erase`."""
 
+import json
+import os
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
+    from orbiter.memory.model.reports import Erasure
 
 __all__ = ["app"]
 
@@ -119,11 +124,21 @@ def _print_evicted(
 
 
 @command(app, "erase", everyone=False)
-async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = False) -> int:
+async def erase(
+    run: CommandContext,
+    *,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write the report to this new file, as JSON.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
     """Erase everything in a scope permanently, and verify it."""
     scope: dict[str, Any] = run.target.scope() or {}
     if not any(getattr(run.target, name) for name in SCOPES):
         raise UsageError("give a scope, such as `--user`; nothing is erased by default")
+    if report is not None and not dry_run:
+        _check_new(report)
     async with run.memory(meaning=False) as memory:
         there = await memory.scope(**scope).stats()
         forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
@@ -140,6 +155,9 @@ async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = Fals
         with run.out.progress("erasing", unit="") as advance:
             done = await memory.erase(**scope, by=run.target.setting("by")[0], progress=advance)
     problems = [in_shell_words(each) for each in done.problems]
+    if report is not None:
+        _write_report(report, done, scope, store=memory.url)
+        run.out.note(f"the report is in `{report}`")
     if run.out.is_json:
         run.out.data(
             {"dry_run": False, "scope": scope, **asdict(done)}
@@ -152,6 +170,31 @@ async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = Fals
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
+
+
+def _check_new(path: Path) -> None:
+    """Refuse a file that cannot be written: afterwards there is nothing to report from."""
+    if path.exists():
+        raise UsageError(f"`{path}` exists; give `--report` a new file")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder `{path.absolute().parent}` for `--report`")
+
+
+def _write_report(path: Path, done: "Erasure", scope: dict[str, str], *, store: str) -> None:
+    """Write what an auditor asks for: who, when, where, and what the check found."""
+    from importlib.metadata import version  # noqa: PLC0415 - slower than all else here
+
+    content = {
+        "erased": scope,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "proven": bool(done),
+        "program": f"orbiter-memory {version('orbiter-memory')}",
+        "store": store,
+        "report": asdict(done),
+    }
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a file that is open
+        file.write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n")
 
 
 def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:
