@@ -254,17 +254,20 @@ class OrbiterStorage:
         self, vector: Sequence[float], wanted: "_Filter", limit: int, min_score: float
     ) -> list[tuple[MemoryRecord, float]]:
         await self._check_dimension(len(vector))
-        records = [row.record for row in await self._rows(wanted)]
-        empty = [0.0] * len(vector)
-        matrix = np.array([record.embedding or empty for record in records]).reshape(
-            -1, len(vector)
-        )
-        query = np.asarray(vector, dtype=float)
-        lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
-        cosines = np.clip(matrix @ query / np.where(lengths > 0, lengths, 1.0), 0.0, 1.0)
-        best = np.argsort(-cosines, kind="stable")
-        scored = [(records[index], float(cosines[index])) for index in best]
-        return [pair for pair in scored if pair[1] >= min_score][: max(limit, 0)]
+        entries = await list_all(self._kv, _RECORDS)
+        cosines = _cosines([entry.value.partition(b"\n")[2] for entry in entries], vector)
+        best = [at for at in np.argsort(-cosines, kind="stable") if cosines[at] >= min_score]
+        pairs: list[tuple[MemoryRecord, float]] = []
+        # To make a record costs far more than to compare its vector: only the best are made.
+        step = max(4 * limit, 1)
+        for start in range(0, len(best), step):
+            if len(pairs) >= limit:
+                break
+            scores = {entries[at].key: float(cosines[at]) for at in best[start : start + step]}
+            rows = [_row(entries[at]) for at in best[start : start + step]]
+            rows = await self._still_there([row for row in rows if wanted.matches(row.record)])
+            pairs += [(row.record, scores[row.entry.key]) for row in rows]
+        return pairs[: max(limit, 0)]
 
     async def _delete(self, wanted: "_Filter") -> int:
         rows = await self._rows(wanted)
@@ -306,6 +309,17 @@ class _Filter(NamedTuple):
             and (self.ids is None or record.id in self.ids)
             and (not self.older_than or _instant(record.created_at) < _instant(self.older_than))
         )
+
+
+def _cosines(vectors: Sequence[bytes], wanted: Sequence[float]) -> np.ndarray[Any, Any]:
+    """Return how near each vector is to the wanted one, from 0 to 1; one that is empty has 0."""
+    empty = bytes(len(wanted) * np.dtype(_VALUES).itemsize)
+    joined = b"".join(each or empty for each in vectors)
+    matrix = np.frombuffer(joined, dtype=_VALUES).reshape(-1, len(wanted)).astype(float)
+    query = np.asarray(wanted, dtype=float)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
+    cosines: np.ndarray[Any, Any] = matrix @ query / np.where(lengths > 0, lengths, 1.0)
+    return cosines.clip(0.0, 1.0)
 
 
 def _check_dimension(size: int, vector: Sequence[float]) -> None:
