@@ -30,7 +30,7 @@ INTRO = """\
 
 Every method with its parameters, their types and defaults, and what it returns. Parameters below
 the line `*` are given by name. `orbiter.memory.sync` has the same methods without `await`.
-`Time` is a datetime or its ISO 8601 text, `ItemRef` an id, a memory or a hit, and `ScopeId` a
+`Time` is a datetime or its ISO 8601 text, `ItemRef` an id, a memory or a hit. `ScopeId` is a
 string, a number or a UUID.
 [API](api.md) lists all other public names.
 """

@@ -74,6 +74,9 @@ class Blocking(Generic[_T]):
                     "`orbiter.memory.sync` has blocking forms of `import_file`, `export_file`, "
                     "`migrate`, `LongTermMemory` and `MemoryOrchestrator`"
                 )
+            twin = vars(self).get("_twin")
+            if twin is not None and name[0] != "_" and not hasattr(type(twin), name):
+                return getattr(twin, name)  # raises, and may say which object has the name
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
