@@ -13,6 +13,7 @@ from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory.backends.postgres.dialect import PartitionedDialect
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.query import Query
@@ -383,6 +384,39 @@ async def test_one_item_is_found_by_its_key_in_one_partition(
         if is_partitioned:
             assert len(partitions_of(plan)) <= 1, plan
             assert len(partitions_of(plan, "memory_ids")) <= 1, plan
+
+
+async def test_an_item_that_is_asked_for_by_its_id_has_no_other_partition_planned(
+    filled: tuple[PostgresMemoryStore, Plans, bool],
+) -> None:
+    store, plans, is_partitioned = filled
+    if not is_partitioned:
+        return
+    for _ in range(7):  # from the sixth time on the server may plan for every value
+        assert (await store.get("i7")) is not None
+
+    plan = await plans.of(plans.operations.get("i7"))
+    assert await store.delete("i7")
+    gone = await plans.of(plans.operations.get("i7"))
+
+    for each in (plan, gone):
+        assert len(set(re.findall(r"memory_items_p\d+", each))) == 1, each
+        assert len(set(re.findall(r"memory_ids_p\d+", each))) == 1, each
+    assert await store.get("i7") is None
+
+
+async def test_an_item_that_moves_to_another_user_while_it_is_asked_for_is_found() -> None:
+    steps = PartitionedDialect().get("i7")
+
+    assert "memory_ids" in next(steps).sql
+    first = steps.send([("ann",)])
+    assert "memory_ids" in steps.send([]).sql
+    second = steps.send([("bob",)])
+    with pytest.raises(StopIteration) as ended:
+        steps.send([("the row",)])
+
+    assert [list(first.args), list(second.args)] == [["ann", "i7"], ["bob", "i7"]]
+    assert ended.value.value == [("the row",)]
 
 
 async def test_forgetting_a_user_reads_an_index_of_one_partition(

@@ -28,6 +28,7 @@ from orbiter.memory.backends.postgres.upsert import (
     folded,
     numbered,
     or_update,
+    partitioned_upsert,
     placed,
     waves,
 )
@@ -352,6 +353,7 @@ class PartitionedDialect(PostgresDialect):
     everything = "memory_ids JOIN memory_items USING (user_key, id)"
     owner = "user_key"
     record_writer = PartitionedRecordWriter()
+    counting = Dialect.counting  # looks into the partitions once
 
     def is_item(self, owner: str, item_id: str, item: str) -> str:
         """Return a condition that the primary key serves."""
@@ -363,10 +365,6 @@ class PartitionedDialect(PostgresDialect):
             f"SELECT {self.columns} FROM (SELECT * FROM memory_items WHERE {where} OFFSET 0)"
             f" AS memory_items WHERE {self.not_expired()}"
         )
-
-    def counting(self, where: str) -> str:
-        """Look into the partitions once."""
-        return Dialect.counting(self, where)
 
     def sweep(self, count: int) -> Steps[int]:
         """Lock ids before their rows, as every write does."""
@@ -396,6 +394,19 @@ class PartitionedDialect(PostgresDialect):
         there = args.bind(item_id)
         return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
 
+    def get(self, item_id: str) -> Steps[Rows]:
+        """Ask for the partition first, by itself: to plan a read of all takes much longer."""
+        rows: Rows = ()
+        owner = None
+        while not rows:  # deleted; or it moved to another user between the two statements
+            there = yield Statement("SELECT user_key FROM memory_ids WHERE id = $1", [item_id])
+            if not there or there[0][0] == owner:
+                break
+            owner = there[0][0]
+            where = "user_key = $1 AND id = $2 AND deleted = 0"
+            rows = yield Statement(self.reading(where), [owner, item_id])
+        return rows
+
     def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
         """Ask for the partitions first."""
         there = f"SELECT user_key, id FROM memory_ids WHERE {super().by_ids(args, item_ids)}"
@@ -421,19 +432,7 @@ class PartitionedDialect(PostgresDialect):
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
-        # Whoever has an id keeps it locked until the row is written. An id of another user's is
-        # left out here: the row has to move.
-        return (
-            f"WITH given AS (SELECT *, {USER_KEY} AS user_key"
-            f" FROM ({bound_rows(many=many, fold=fold)}) AS given), {numbered(in_turn, fold)},"
-            " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM numbered"
-            " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
-            " WHERE i.user_key = excluded.user_key RETURNING i.id),"
-            f" put AS (INSERT INTO memory_items AS m ({COLUMNS}, seq, user_key)"
-            f" SELECT {VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
-            f" {or_update('user_key, id', again)} RETURNING m.id, m.version)"
-            f"{FOLD if fold else ''} SELECT id, version FROM put"
-        )
+        return partitioned_upsert(many=many, fold=fold, again=again, in_turn=in_turn)
 
     def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[Sequence[Row]]:
         """Leave out those of several rows that have to move, or are there as they should be."""

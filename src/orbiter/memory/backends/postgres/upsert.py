@@ -34,6 +34,7 @@ __all__ = [
     "folded",
     "numbered",
     "or_update",
+    "partitioned_upsert",
     "placed",
     "waves",
 ]
@@ -183,3 +184,22 @@ def _new_lock(metadata: str) -> int | None:
 
 
 _known_lock = lru_cache(maxsize=1024)(_new_lock)
+
+
+def partitioned_upsert(*, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
+    """Return the upsert of tables that are cut by user, which keeps ids unique across them.
+
+    Whoever has an id keeps it locked until the row is written. An id of another user's is left
+    out: the row has to move.
+    """
+    return (
+        f"WITH given AS (SELECT *, {USER_KEY} AS user_key"
+        f" FROM ({bound_rows(many=many, fold=fold)}) AS given), {numbered(in_turn, fold)},"
+        " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM numbered"
+        " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
+        " WHERE i.user_key = excluded.user_key RETURNING i.id),"
+        f" put AS (INSERT INTO memory_items AS m ({COLUMNS}, seq, user_key)"
+        f" SELECT {VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
+        f" {or_update('user_key, id', again)} RETURNING m.id, m.version)"
+        f"{FOLD if fold else ''} SELECT id, version FROM put"
+    )

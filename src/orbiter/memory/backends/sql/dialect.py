@@ -190,6 +190,12 @@ class Dialect(ABC):
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the one row of an id."""
 
+    def get(self, item_id: str) -> Steps[Rows]:
+        """Return the row of an item that is not deleted."""
+        args = Args(self)
+        where = f"{self.by_id(args, item_id)} AND deleted = 0"
+        return (yield Statement(self.reading(where), args))
+
     @abstractmethod
     def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
         """Return the condition that picks the rows of ids."""

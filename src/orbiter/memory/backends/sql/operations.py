@@ -235,9 +235,7 @@ class Operations:
 
     def get(self, item_id: str) -> Steps[Rows]:
         """Return the row of an item that is not deleted."""
-        args = Args(self._dialect)
-        where = f"{self._dialect.by_id(args, item_id)} AND deleted = 0"
-        return (yield Statement(self._dialect.reading(where), args))
+        return (yield from self._dialect.get(item_id))
 
     def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
         """Return how many items there are whose scope fields are as wanted."""
