@@ -19,7 +19,7 @@ from tests.servers.redis_topologies import RedisCluster
 from tests.stores.test_redis import ANN, said
 from tests.timing import scaled, until, until_blocking
 
-from orbiter.memory import AgentMemory, RedisMemoryStore, ShortTermMemoryManager
+from orbiter.memory import AgentMemory, MemoryMetadata, RedisMemoryStore, ShortTermMemoryManager
 from orbiter.memory.backends.redis.address import parse_address
 from orbiter.memory.errors import AccessError, MemoryTimeoutError
 from orbiter.memory.model.items import new_id
@@ -241,8 +241,9 @@ async def test_writes_follow_a_slot_that_moves_and_are_confirmed_there(
         with whole_cluster.moving_slot(slot, to=to) as move_keys:
             while move_keys(100):
                 pass
-            # All keys are there, the slot is not yet: the old node sends on.
-            await store.add(said("y", "two"))
+            # All keys are there, the slot is not yet.
+            writing = asyncio.create_task(store.add(said("y", "two")))
+        await writing
         await store.add(said("z", "three"))
 
         assert await store.count() == 3
@@ -251,6 +252,34 @@ async def test_writes_follow_a_slot_that_moves_and_are_confirmed_there(
         async with client:
             keys = await client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
         assert f"orbiter:{{{store.name}}}:item:three".encode() in keys
+
+
+@pytest.mark.parametrize("options", ["", f"?wait_replicas=1&wait_ms={PATIENT}"])
+async def test_a_store_whose_slot_is_halfway_neither_forgets_nor_doubles(
+    whole_cluster: RedisCluster, options: str
+) -> None:
+    async with store_at(whole_cluster.url() + options) as store:
+        users = [MemoryMetadata(user_id=f"user-{n}", session_id="s") for n in range(5)]
+        for n in range(25):
+            await store.add(said(str(n), f"id-{n}", users[n % 5]))
+        slot = key_slot(f"{{{store.name}}}".encode())
+        to = (whole_cluster.owner_of(slot) + 1) % 3
+        calls: list[asyncio.Task[Any]] = []
+        with whole_cluster.moving_slot(slot, to=to) as move_keys:
+            while await asyncio.to_thread(move_keys, 3):
+                new = said("new", f"new-{len(calls)}", users[len(calls) % 5])
+                calls += [
+                    asyncio.create_task(each)
+                    for each in (store.add(new), store.search(metadata=users[0]), store.count())
+                ]
+                await asyncio.sleep(0.01)
+        await asyncio.gather(*calls)
+
+        added = len(calls) // 3
+        assert await store.count() == 25 + added
+        assert len(await store.search(limit=1000)) == 25 + added
+        found = [len(await store.search(metadata=who, limit=1000)) for who in users]
+        assert sum(found) == 25 + added
 
 
 # Addresses

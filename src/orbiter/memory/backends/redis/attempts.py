@@ -181,16 +181,14 @@ async def send_confirmed(
             # Sent by the client itself, a command teaches it where the slot is by now.
             with suppress(exceptions.RedisError, OSError):
                 await client.execute_command("EXISTS", writes[place][1])
-        elif isinstance(answer, exceptions.AskError):  # the slot is on its way
-            node = client.get_node(answer.host, answer.port)
-            if node is not None:
-                again = await _send_to(client, node, address, [writes[place]], is_asking=True)
-                answers[place] = again[0]
     return [_passing(answer) for answer in answers]
 
 
 def _passing(answer: Any) -> Any:
-    """Return a redirection as trouble that passes, for the next attempt goes the right way."""
+    """Return a redirection as trouble that passes: a later attempt goes the right way.
+
+    To follow one would leave our mark at a node that is yet to get its own, and stop the move.
+    """
     is_redirection = isinstance(answer, exceptions.AskError)
     return exceptions.ClusterError(str(answer)) if is_redirection else answer
 
@@ -200,15 +198,11 @@ async def _send_to(
     node: Any,
     address: RedisAddress,
     writes: Sequence[tuple[tuple[Word, ...], str]],
-    *,
-    is_asking: bool = False,
 ) -> list[Any]:
-    """Send *writes* to one server; *is_asking* for a slot that it does not have yet."""
+    """Send *writes* to one server."""
     sent = [command for command, _ in writes]
     sent.append(("SET", f"{writes[0][1]}:wait", "", "PX", _MARK_MS))
     sent.append(("WAIT", address.wait_replicas, address.wait_ms))
-    if is_asking:  # which holds for the next command only
-        sent = [each for command in sent for each in (("ASKING",), command)]
     pipeline: Any = client.pipeline(transaction=False)
     async with pipeline:
         for command in sent:
@@ -219,7 +213,7 @@ async def _send_to(
         # A redirection would take the write to another connection, and not its `WAIT`.
         options = {} if node is None else {"allow_redirections": False}
         got: list[Any] = await pipeline.execute(raise_on_error=False, **options)
-    *answers, mark, count = got[1::2] if is_asking else got
+    *answers, mark, count = got
     trouble = next((each for each in (mark, count) if isinstance(each, Exception)), None)
     if isinstance(trouble, exceptions.OutOfMemoryError):
         trouble = _Unconfirmed(0)  # a full server still removes

@@ -28,6 +28,7 @@ __all__ = [
 
 _BASE = """
 local root = string.sub(KEYS[1], 1, -4) .. 'kv:'
+redis.call('EXISTS', KEYS[1], root .. 'none') -- refused in a slot that is halfway: see scripts.py
 local clock = redis.call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local function digits(value) return string.format('%.0f', value) end

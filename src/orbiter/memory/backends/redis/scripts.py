@@ -35,6 +35,9 @@ HEAD = 53
 _BASE = """
 local all = KEYS[1]
 local root = string.sub(all, 1, -4)
+-- In a slot that is halfway to another node, keys that are yet to come would pass for gone. Two
+-- keys of which one is missing are refused there, before anything is done.
+redis.call('EXISTS', all, root .. 'none')
 local expiry = root .. 'expiry'
 local clock = redis.call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
