@@ -195,3 +195,12 @@ def test_long_work_shows_a_bar_and_says_nothing_of_it_to_programs(cli: Cli) -> N
 
         assert word in seen.stderr, command
         assert word not in seen.stdout
+
+
+def test_an_erasure_without_a_scope_names_the_user_to_give(cli: Cli) -> None:
+    cli.remember("tea")
+    refused = cli("erase", "--yes")
+
+    assert refused.exit_code == 2
+    assert "such as `--user alice`" in refused.stderr
+    assert cli.json("stats")["items"] == 1

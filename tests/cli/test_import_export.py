@@ -374,3 +374,17 @@ def test_a_reader_who_leaves_ends_an_export_quietly(cli: Cli, tmp_path: Path) ->
 
     assert done.stderr == b""
     assert done.stdout.splitlines()[-1] == b"141"
+
+
+def test_an_import_over_what_was_forgotten_names_the_command_that_restores(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "all.jsonl")
+    item = cli.remember("tea")
+    cli.ok("export", path)
+    cli.ok("forget", item)
+    result = cli("import", path)
+
+    assert item in result.stderr
+    assert "`orbiter-memory restore` brings back what was forgotten" in result.stderr
+    assert "overwrite" not in result.stderr

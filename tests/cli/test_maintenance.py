@@ -2,14 +2,17 @@
 
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.cli.terminal import environment, in_terminal
+from tests.cli.terminal import environment, in_pipe, in_terminal
 from typer.main import get_command
 
-from orbiter.memory.cli.commands import serve
+from orbiter.memory.cli.commands import bench, serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -232,12 +235,61 @@ def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
     assert told["model"] == {"value": "none", "from": "ORBITER_MEMORY_MODEL"}
 
 
-def test_bench_gives_ratios(cli: Cli) -> None:
-    told = cli.json("bench", "--size", "20", "--repeat", "2")
+def test_bench_compares_with_peers_that_are_installed(cli: Cli) -> None:
+    ended = in_pipe(["bench", "--size", "20", "--repeat", "2", "--json"], environment(cli.url, {}))
+    told = json.loads(ended.stdout)
 
-    ratios = {row["what"]: row["ratio"] for row in told["rows"]}
-    assert ratios["remember"] > 0
-    assert ratios["recall by words, of 20"] > 0
+    rows = {row["store"]: row for row in told["rows"]}
+    assert told["failed"] == {}
+    assert told["turns"] in (1, 2), "a slow computer takes fewer"
+    assert rows["orbiter-memory"]["recall"] > 0
+    assert rows["LangGraph store"]["write_ratio"] > 0
+    assert rows["mem0, infer=False"]["recall_ratio"] > 0
+    assert "recall" not in rows["OpenAI Agents session"], "it searches nothing"
+    assert told["missing"] == {"Chroma": "pip install chromadb"}
+    assert not Path(cli.url).exists()
+
+
+def _peer(name: str, opened: Any) -> Any:
+    return bench._Peer(name, ("json",), name, opened)
+
+
+def test_bench_says_who_is_faster_and_who_failed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def fast(*_: object) -> AsyncIterator[Any]:
+        async def nothing(_: str) -> None: ...
+
+        yield bench._Store(write=nothing, recall=nothing)
+
+    def broken(*_: object) -> Any:
+        raise RuntimeError("of another version")
+
+    @asynccontextmanager
+    async def failing(*_: object) -> AsyncIterator[Any]:
+        async def fail(_: str) -> None:
+            raise RuntimeError("too old")
+
+        yield bench._Store(write=fail)
+
+    missing = bench._Peer("Gone", ("no_such_module.inner",), "gone-package", fast)
+    peers = (_peer("Quick", fast), _peer("Broken", broken), _peer("Late", failing), missing)
+    monkeypatch.setattr(bench, "_PEERS", peers)
+    result = cli("bench", "--size", "10", "--repeat", "2")
+
+    assert result.exit_code == 0, result.output
+    assert "Quick is faster at remember and searchable and recall" in result.stdout
+    assert "Broken could not be measured: RuntimeError('of another version')" in result.stderr
+    assert "Late could not be measured: RuntimeError('too old')" in result.stderr
+    assert "pip install gone-package" in result.stderr
+    assert "Late" not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_settings_have_room_between_name_and_value(cli: Cli) -> None:
+    lines = cli.ok("config").splitlines()
+
+    assert any(line.split()[:2] == ["oidc-user-claim", "sub"] for line in lines)
+    assert any(line.split()[:2] == ["playground-model", "gpt-4o-mini"] for line in lines)
 
 
 def test_h_is_short_for_help(cli: Cli) -> None:

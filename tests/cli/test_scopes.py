@@ -5,6 +5,7 @@ import getpass
 import pytest
 import typer
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 
 from orbiter.memory.cli._root import app
@@ -159,3 +160,17 @@ def test_users_are_listed_and_values_counted(cli: Cli) -> None:
     assert cli.ok("count", "nothing") == ""
     assert cli("users", "--order", "size").exit_code == 2
     assert cli("count", "content").exit_code != 0
+
+
+def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:
+    cli.remember("tea")
+    cli.remember("coffee", "--user", "bob")
+    env = environment(cli.url, {})
+
+    everyone = in_terminal(["list", "--all"], env).stdout
+    own = in_terminal(["list"], env).stdout
+
+    assert "user bob" in everyone
+    assert "user alice" in everyone
+    assert "user alice" not in own
+    assert "1 memory, 0 chats" in in_terminal(["users"], env).stdout

@@ -138,7 +138,7 @@ def check_contents(verified: "Verification | None", *, cure: str) -> Check:
 def check_waiting(
     stats: "StoreStats",
     *,
-    cure: str = "each recall embeds some; `orbiter-memory doctor --repair` all",
+    cure: str = "each recall embeds some; `orbiter-memory doctor --repair` embeds all",
 ) -> Check:
     """Say whether everything can be found, by meaning too; *cure* embeds what is pending."""
     if stats.embedding_error:

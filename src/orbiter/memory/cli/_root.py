@@ -92,7 +92,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "commands.history",
             "Restore a forgotten memory, an earlier version, or a backup.",
         ),
-        "bench": ("commands.bench", "Benchmark this computer on a temporary store."),
+        "bench": (
+            "commands.bench",
+            "Benchmark this computer, beside other libraries that are installed.",
+        ),
     },
     "Server": {
         "serve": ("commands.serve", "Serve REST, MCP and the dashboard, until Ctrl-C."),

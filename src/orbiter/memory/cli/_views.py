@@ -81,13 +81,15 @@ def source_of(item: "MemoryItem") -> str:
     return one_line(trust.source_of(item))
 
 
-def facts(item: "MemoryItem", *, now: datetime | None = None) -> "Text":
-    """Return one dim line: id, age, version, kind, what is amiss with it, end, tags."""
+def facts(item: "MemoryItem", *, now: datetime | None = None, shows_scope: bool = False) -> "Text":
+    """Return one dim line: id, age, scope, version, kind, what is amiss with it, end, tags."""
     kind = "" if item.memory_type == "item" else f" · {item.memory_type}"
     version = f" · v{item.version}" if item.version > 1 else ""
     end = "" if item.expires_at is None else f" · until {moment(item.expires_at)}"
     state = f" · {state_of(item)}" if state_of(item) else ""
-    told = f" · {ago(item.created_at, now=now)}{version}{kind}{state}{end}"
+    label = one_line(scope_label(item.metadata)) if shows_scope else ""
+    scope = f" · {label}" if label else ""
+    told = f" · {ago(item.created_at, now=now)}{scope}{version}{kind}{state}{end}"
     line = styled((item.id, "dim"), (told, "dim"))
     for tag in tags_of(item):
         line.append_text(styled((f"  #{one_line(tag)}", "magenta")))
@@ -106,10 +108,17 @@ def entry(mark: "Text", lines: Sequence["Text"]) -> "RenderableType":
     return grid
 
 
-def print_items(out: Output, items: Sequence["MemoryItem"], *, first: int | None = None) -> None:
+def print_items(
+    out: Output,
+    items: Sequence["MemoryItem"],
+    *,
+    first: int | None = None,
+    shows_scope: bool = False,
+) -> None:
     """Print items: two lines each for a person, one for a program.
 
-    With *first*, a person sees their numbers from there on, for `@1`.
+    With *first*, a person sees their numbers from there on, for `@1`; with *shows_scope*, whose
+    each is.
     """
     if out.is_plain():
         out.rows(_row(item) for item in items)
@@ -118,7 +127,7 @@ def print_items(out: Output, items: Sequence["MemoryItem"], *, first: int | None
         sign = "●" if first is None else f"{first + index:>2}"
         mark = styled((sign, _STYLES.get(item.memory_type, "blue")))
         text = styled(shortened(said(item), 4 * out.console.width))
-        out.show(entry(mark, [text, facts(item)]))
+        out.show(entry(mark, [text, facts(item, shows_scope=shows_scope)]))
 
 
 def print_item(out: Output, item: "MemoryItem") -> None:

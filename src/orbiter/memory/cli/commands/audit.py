@@ -143,7 +143,7 @@ async def verify_audit(
         str | None, typer.Option(help="A head you noted: detects a log that was rewritten.")
     ] = None,
 ) -> int:
-    """Check that neither the log nor a memory was changed outside the library."""
+    """Check that nobody changed the log or a memory from outside."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
 
     async with run.memory(meaning=False) as memory:

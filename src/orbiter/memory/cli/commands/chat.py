@@ -76,7 +76,9 @@ async def list_chats(
     else:
         for each in chats:
             count = counted(each.items, "message", "messages")
-            told = f"{count} · {ago(each.last_at)} · {scope_label(each.metadata)}"
+            told = f"{count} · {ago(each.last_at)}"
+            if run.target.everyone:  # else it is known, and would say the name twice
+                told += f" · {scope_label(each.metadata)}"
             name = one_line(_name(each))
             if each.title:
                 run.out.show(styled((one_line(each.title), "bold")))

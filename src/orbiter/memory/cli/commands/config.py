@@ -81,9 +81,11 @@ def config(
         told = "–" if value is None else one_line(value)
         run.out.show(styled((f"{name:<9}", "bold"), (told, "cyan"), (f"  ({source})", "dim")))
     run.out.show(styled(("\nserve", "bold")))
+    width = max(len(name) for name, _, _ in server)
     for name, value, source in server:
         text = without_passwords(one_line(value))
-        run.out.show(styled((f"  {name:<13}", "bold"), (text, "cyan"), (f"  ({source})", "dim")))
+        head = f"  {name:<{width}}  "
+        run.out.show(styled((head, "bold"), (text, "cyan"), (f"  ({source})", "dim")))
 
 
 def _color() -> tuple[str, str]:

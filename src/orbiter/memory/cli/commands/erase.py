@@ -136,7 +136,8 @@ async def erase(
     """Erase everything in a scope permanently, and verify it."""
     scope: dict[str, Any] = run.target.scope() or {}
     if not any(getattr(run.target, name) for name in SCOPES):
-        raise UsageError("give a scope, such as `--user`; nothing is erased by default")
+        user = one_line(scope.get("user_id") or "NAME")
+        raise UsageError(f"give a scope, such as `--user {user}`; nothing is erased by default")
     if report is not None and not dry_run:
         _check_new(report)
     async with run.memory(meaning=False) as memory:

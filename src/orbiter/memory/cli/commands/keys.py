@@ -260,7 +260,8 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
         for key in listed:
             is_open = key.is_open(datetime.now(UTC))
             mark = styled(("●", "green" if is_open else "dim"))
-            head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
+            name = "" if key.name == f"key:{key.id}" else f"  {one_line(key.name)}"
+            head = styled((key.id, "bold" if is_open else "dim"), name)
             run.out.show(entry(mark, [head, styled((_describe_key(key), "dim"))]))
     if not listed:
         text = (

@@ -98,7 +98,8 @@ async def list_(  # noqa: PLR0913 - the filters
             if run.out.is_json:
                 items += page
             else:
-                print_items(run.out, page, first=len(ids) + 1)
+                everyone = run.target.everyone
+                print_items(run.out, page, first=len(ids) + 1, shows_scope=everyone)
             ids += [item.id for item in page]
         await run.note_default_user(store)
     keep_rows(run, ids)

@@ -46,7 +46,7 @@ async def talk(
     chat_id: Annotated[
         str,
         typer.Argument(
-            metavar="[CHAT]",
+            metavar="CHAT",
             help="Conversation to continue, or to begin.",
             autocompletion=complete_chats,
         ),

@@ -64,7 +64,8 @@ async def users(
     else:
         for each in page:
             named = " (the default user)" if each.is_default else ""
-            details = f"  {counted(each.items)}, {each.chats:,} chats, last {ago(each.last_at)}"
+            chats = counted(each.chats, "chat", "chats")
+            details = f"  {counted(each.items)}, {chats}, last {ago(each.last_at)}"
             run.out.show(styled((one_line(each.user_id), "bold"), named, (details, "dim")))
     if page.next is not None:
         run.out.note("there are more; `--limit` lists more of them")
