@@ -90,6 +90,37 @@ def test_forgetting_by_filter_asks_first_and_refuses_where_nobody_can_answer(cli
     assert len(cli.json("list")["items"]) == 3
 
 
+def test_forgetting_permanently_asks_first_and_proves_it(cli: Cli) -> None:
+    cup, pot = (cli.remember(f"a {each} of gingertea") for each in ("cup", "pot"))
+    cli.ok("forget", pot)
+
+    refused = cli("forget", cup, "--permanently")
+    tried = cli.json("forget", cup, pot, "--permanently", "--dry-run")
+    assert refused.exit_code == 2
+    assert "this would erase 1 memory for good; give `--yes`" in refused.stderr
+    assert {each["id"] for each in tried["items"]} == {cup, pot}
+    assert cli.json("show", cup)["id"] == cup
+
+    done = cli.json("forget", cup, pot, "--permanently", "--yes")
+
+    assert (done["verified"], sorted(done["ids"])) == (True, sorted([cup, pot]))
+    assert (done["items"], done["forgotten"], done["problems"]) == (1, 1, [])
+    for item_id in (cup, pot):
+        assert cli("restore", item_id).exit_code == 3
+    assert cli("forget", cup, "--permanently", "--yes").exit_code == 3
+
+
+def test_forgetting_permanently_takes_filters(cli: Cli) -> None:
+    for text in ("green tea", "black tea", "coffee"):
+        cli.ok("remember", text)
+
+    told = cli.ok("forget", "--query", "tea", "--permanently", "--yes")
+
+    assert "erased 2" in told
+    assert "nothing is left" in told
+    assert [each["content"] for each in cli.json("list")["items"]] == ["coffee"]
+
+
 def test_forgetting_by_filter_with_yes_forgets_what_matches(cli: Cli) -> None:
     cli.remember("tea", "--extra", '{"price": 1}')
     cli.remember("wine", "--extra", '{"price": 9}')

@@ -2,7 +2,33 @@
 
 from tests.kit.bugs import Bug
 
+_STORE = "        self._operations = Operations(SQLiteDialect())\n"
+_ERASE = "\n    async def erase(self, *, metadata=None, by=None, item_ids=None):\n        "
+
 SQL_BUGS = {
+    "whoever knows an id erases it": Bug(
+        "erase_of_ids_leaves_those_of_anybody_else",
+        _STORE,
+        f"{_STORE}{_ERASE}scope = None if item_ids else metadata\n"
+        "        return await super().erase(metadata=scope, by=by, item_ids=item_ids)\n",
+    ),
+    "ids to erase are taken for all": Bug(
+        "erase_of_ids_removes_these_items_and_no_others",
+        _STORE,
+        f"{_STORE}{_ERASE}return await super().erase(metadata=metadata, by=by)\n",
+    ),
+    "what is deleted is not erased": Bug(
+        "erase_of_ids_takes_every_version",
+        _STORE,
+        f"{_STORE}{_ERASE}here = [each for each in item_ids if await self.get(each)]\n"
+        "        return await super().erase(metadata=metadata, by=by, item_ids=here)\n",
+    ),
+    "erase only hides": Bug(
+        "an_erased_id_begins_anew",
+        _STORE,
+        f"{_STORE}{_ERASE}from orbiter.memory.model.reports import Erasure\n"
+        "        return Erasure(items=await self.delete_many(item_ids))\n",
+    ),
     "where is not asked": Bug(
         "where_joins",
         "            rest.append(dialect.fits(asked.condition, args))\n",

@@ -91,7 +91,7 @@ class SQLStore(SQLiteMemoryStore):
 STORES["SQLStore"] = {
     "source": (ROOT / "src/orbiter/memory/backends/sql/operations.py").read_text() + SQL_STORE,
     "capabilities": "versions=True, paging=True, where=True, bulk_delete=True, insert=True,"
-    " insertion_order=True",
+    " insertion_order=True, erase=True",
     "arguments": "str(tmp_path / 'memory.db')",
 }
 JOURNAL_BUGS = DATA_BUGS | QUERY_BUGS | SEARCH_BUGS | LIFECYCLE_BUGS

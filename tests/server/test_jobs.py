@@ -240,6 +240,42 @@ async def test_a_key_of_somebody_erases_as_a_job_what_is_theirs_alone(
     assert (await memory.scope(user_id="bob").stats()).items == 1
 
 
+async def test_forgetting_for_good_is_a_job_for_an_administrator(
+    pair: list[AgentMemory], served: Served, client: Client, keys: KeyFile
+) -> None:
+    ann, bob = (pair[0].scope(user_id=name) for name in ("ann", "bob"))
+    grey, theirs = (await ann.list(query="grey"))[0], (await bob.list())[0]
+    url = await served(pair[0], keys=keys, **BARE)
+    path, for_good = f"/v1/memories/{grey.id}", {"permanently": "true"}
+    writer = client(url, new_key(keys, "write", user="ann"))
+    http = client(url, new_key(keys, "admin", user="ann"))
+    duplicates = await ended(http, (await http.get("/v1/duplicates", headers=NOW)).json())
+    assert duplicates["report"]["groups"]
+
+    for refused in (
+        await writer.delete(path, params=for_good),
+        await writer.post("/v1/forget", json={"item": grey.id, "permanently": True}),
+        await writer.post("/v1/forget", json={"query": "grey", "permanently": True}),
+    ):
+        assert refused.status_code == 403, refused.text
+        assert "the role `admin`" in refused.text
+    assert await ann.get(grey.id)
+    answer = await http.delete(path, params=for_good, headers=NOW)
+    assert answer.status_code == 202
+    report = (await ended(http, answer.json()))["report"]
+    others = await http.post("/v1/forget", json={"item": [theirs.id], "permanently": True})
+
+    assert (report["items"], report["erased"], report["erasure"]["items"]) == ([], [grey.id], 1)
+    assert set(report["erasure"]["files"]) == {"a file of this store"}
+    assert report["erasure"]["problems"] == []
+    assert await ann.history(grey.id) == []
+    assert (others.status_code, others.json()["erased"]) == (200, [])
+    assert await bob.get(theirs.id)
+    kept = await http.get(f"/v1/jobs/{duplicates['id']}")
+    assert kept.json()["report"] is None  # it may hold its words
+    assert (await http.delete(f"/v1/memories/{(await ann.list())[0].id}")).status_code == 200
+
+
 async def test_the_same_key_asks_for_the_same_job(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

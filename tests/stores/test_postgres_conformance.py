@@ -25,6 +25,7 @@ class TestWhole(StoreConformance):
         insertion_order=True,
         key_value=True,
         facets=True,
+        erase=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=20)

@@ -26,6 +26,7 @@ class TestOneServer(StoreConformance):
         insertion_order=True,
         key_value=True,
         facets=True,
+        erase=True,
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
     ttl_hours: float | None = None

@@ -23,6 +23,7 @@ class TestInMemory(StoreConformance):
         insertion_order=True,
         key_value=True,
         facets=True,
+        erase=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
@@ -44,6 +45,7 @@ class TestInAFile(StoreConformance):
         insertion_order=True,
         key_value=True,
         facets=True,
+        erase=True,
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
 

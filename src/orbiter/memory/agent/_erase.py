@@ -1,14 +1,21 @@
-"""Erasing a scope everywhere: the store, recent activity, cached vectors, and this process."""
+"""Erasing a scope, or some items of it: the store, activity, cached vectors, and this process."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from orbiter.memory.agent._updates import pages
+from orbiter.memory.agent.extraction_jobs import free_messages
 from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
+from orbiter.memory.agent.summaries import summaries_of
+from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
 from orbiter.memory.model.activity_keys import OURS, activity_name, part_of
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.tasks.progress import Tracker, track
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.agent.interface import ScopeSession
 
-__all__ = ["erase", "remove_map_file"]
+__all__ = ["erase", "erase_items", "remove_map_file"]
 
 _PAGE = 500
 _UNTOLD = Tracker(lambda _done, _total: None)
@@ -56,9 +63,7 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
     if await store.search(metadata=scope, memory_type="summary", limit=1):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by)
-    if not core.is_indexed:
-        await core.mirror().close()
-    _forget_here(chats)
+    await _forget_here(core, chats)
     return done + Erasure(cached=cached)
 
 
@@ -75,6 +80,53 @@ async def remove_map_file(url: str) -> None:
         await asyncio.to_thread(file.unlink, missing_ok=True)
 
 
+async def erase_items(
+    session: "ScopeSession", item_ids: Sequence[str] | None, query: Query, *, dry_run: bool
+) -> ForgetResult:
+    """Remove items of a scope for good: those of *item_ids*, or all that match *query*.
+
+    What was forgotten before goes, too. So do the summaries of chats that messages go from.
+    """
+    core, chats, scope, by = session.core, session.chats, session.filter, session.by
+    store = await session.store()
+    items = await _find(store, query, item_ids)
+    if dry_run:
+        return ForgetResult(tuple(items), dry_run=True)
+    own = [item.id for item in items]
+    summaries = list(summaries_of(items))
+    cached = 0 if core.is_indexed else _drop_vectors(core, (item.content for item in items))
+    await chats.flush()  # or a summary that is being written would outlive what it sums up
+    # Also ids of which nothing was read, as it may be gone already, and not yet cleaned up behind.
+    ids = list(dict.fromkeys([*(item_ids or own), *summaries]))
+    done = await store.erase(metadata=scope, by=by, item_ids=ids)
+    await chats.flush()
+    if summaries and (again := await store.used_ids(summaries)):
+        with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
+            done += await store.erase(metadata=scope, by=by, item_ids=sorted(again))
+    await free_messages(store, items)
+    await _forget_here(core, chats)
+    await remove_map_file(session.engine.url)
+    core.events.emit_items("forgotten", items)
+    problems = tuple(each.replace("`erase`", "`forget`") for each in done.problems)
+    done = replace(done, cached=done.cached + cached, problems=problems)
+    return ForgetResult((), erased=tuple(own), erasure=done)
+
+
+async def _find(store: Store, query: Query, item_ids: Sequence[str] | None) -> list[MemoryItem]:
+    """Return the items that go, those that were forgotten before included."""
+    several = [query]
+    if item_ids is not None:
+        ids = check_several_ids(item_ids)
+        parts = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
+        several = [replace(query, where={"id": {"$in": part}}) for part in parts]
+    items: list[MemoryItem] = []
+    for each in several:
+        for forgotten in (False, True) if keeps_versions(store) else (False,):
+            async for page in pages(store, each, are_removed=False, forgotten=forgotten):
+                items += page
+    return items
+
+
 async def _erase_activity(core: Core, scope: MemoryMetadata) -> Erasure:
     if not core.has_activity:
         return Erasure()
@@ -88,18 +140,24 @@ async def _forget_cached(core: Core, store: Store, scope: MemoryMetadata) -> int
     """Have cached vectors forgotten of what a store holds that has no vectors of its own."""
     if not hasattr(core.embeddings, "forget"):
         return 0
-    from orbiter.memory.backends.sql.erase import forget_cached  # noqa: PLC0415 - seldom needed
-
     cached, last = 0, None
     with suppress(QueryError):  # the last of a page went meanwhile: it is being removed already
         while page := await store.search(metadata=scope, limit=_PAGE, before=last):
-            cached += forget_cached(core.embeddings, [item.content for item in page])
+            cached += _drop_vectors(core, (item.content for item in page))
             last = page[-1]
     return cached
 
 
-def _forget_here(chats: "Chats") -> None:
-    """Forget what this process knows of messages; it is counted again."""
+def _drop_vectors(core: Core, contents: Iterable[str]) -> int:
+    from orbiter.memory.backends.sql.erase import forget_cached  # noqa: PLC0415 - seldom needed
+
+    return forget_cached(core.embeddings, list(contents))
+
+
+async def _forget_here(core: Core, chats: "Chats") -> None:
+    """Forget what this process knows of memories; it is counted and indexed again."""
+    if not core.is_indexed:
+        await core.mirror().close()
     clear_all()
     if "summaries" in chats.__dict__:
         chats.summaries._tallies.clear()  # noqa: SLF001 - nothing but counts

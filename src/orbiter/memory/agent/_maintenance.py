@@ -6,15 +6,18 @@ Each call is a line here; the work is in a module of its own, loaded when it is 
 import builtins
 from typing import TYPE_CHECKING, Unpack
 
+from orbiter.memory.agent._updates import versions
+from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import LimitNames, Time, read_time
+from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
 from orbiter.memory.agent.results import ForgetResult, ScopeStats
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size
+from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.model.value_counts import ValueCount
 from orbiter.memory.tasks.progress import Progress, track
 
@@ -63,6 +66,16 @@ class MaintenanceMixin(ScopedHandle):
 
         check_size("limit", limit)
         return await list_chats(await self._store(), self._filter, query=query, limit=limit)
+
+    def events(self) -> EventStream:
+        """Return what happens in this scope from now on, for `async for`."""
+        return self._engine.events(self._session)
+
+    @operation("history")
+    async def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+        store = await self._store()
+        return await versions(store, self._scope, as_id(item_id), "reading the past")
 
     def as_of(self, moment: Time) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.

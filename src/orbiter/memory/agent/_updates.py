@@ -7,6 +7,7 @@ was forgotten. So the store decides in one step, and of two who race one is refu
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from orbiter.memory.agent.inputs import belongs, derived_id
 from orbiter.memory.agent.runtime import Store, keeps_versions, must_find, versioned
@@ -46,12 +47,18 @@ async def change(
 
 
 async def pages(
-    store: Store, asked: Query, *, are_removed: bool
+    store: Store, asked: Query, *, are_removed: bool, forgotten: bool = False
 ) -> AsyncIterator[list[MemoryItem]]:
-    """Yield all that is asked for, page by page; *are_removed* says that each is gone by then."""
+    """Yield all that is asked for, page by page; *are_removed* says that each is gone by then.
+
+    With *forgotten*, what was forgotten before and can be restored instead.
+    """
     cursor: MemoryItem | None = None
+    search = store.search
+    if forgotten:
+        search = partial(versioned(store, "finding forgotten memories").search, deleted=True)
     while True:
-        page = await store.search(
+        page = await search(
             query=asked.text,
             metadata=asked.metadata,
             memory_type=asked.memory_type,

@@ -170,6 +170,8 @@ class ArgumentReader:
             return read_time(name, value) if value != _NEVER else value
         if name in SCOPE_FIELDS:
             return as_name(value)
+        if name == "item" and isinstance(value, list | tuple):
+            return [self._value(name, each) for each in value]
         return value if name == "item" and isinstance(value, MemoryItem) else as_id(value)
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:

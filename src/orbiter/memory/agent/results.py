@@ -10,6 +10,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.display import Table, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.model.query import Cursor, check_instant, check_size
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.model.validation import check_name
 from orbiter.memory.model.value_counts import UserInfo, UserOrder, UserQuery
 
@@ -172,9 +173,18 @@ class ForgetResult:
 
     items: tuple[MemoryItem, ...]
     dry_run: bool = False
+    erased: tuple[str, ...] = ()
+    """The ids of what is gone for good; no item is left of it."""
+    erasure: Erasure | None = None
+    """What was removed for good and checked; it is false if something is left."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all that it removed."""
+        return (*(item.id for item in self.items), *self.erased)
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.items) + len(self.erased)
 
     def __iter__(self) -> Iterator[MemoryItem]:
         return iter(self.items)

@@ -4,10 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from orbiter.memory.agent.events import Events
 from orbiter.memory.agent.inputs import belongs
+from orbiter.memory.agent.keywords import ItemRef, as_id
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
@@ -35,6 +36,7 @@ __all__ = [
     "check_ids",
     "counting_store",
     "find",
+    "ids_of",
     "is_known",
     "keeps_versions",
     "must_find",
@@ -264,6 +266,17 @@ def counting_store(store: Store) -> FacetStore:
     from orbiter.memory.backends.adapter import StoreAdapter  # noqa: PLC0415 - few stores need it
 
     return StoreAdapter(store)
+
+
+def ids_of(item: ItemRef | Sequence[ItemRef]) -> list[str]:
+    """Return the ids of one item or several, each given by itself, a hit or its id."""
+    is_several = isinstance(item, Sequence) and not isinstance(item, str)
+    several: Sequence[Any] = item if is_several else [item]  # type: ignore[assignment]  # told above
+    ids = [as_id(each) for each in several]
+    for each in ids:
+        if not isinstance(each, str):
+            raise QueryError(f"`item_id` must be an item's id, not {each!r}; pass `item.id`")
+    return list(dict.fromkeys(ids))
 
 
 async def find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem | None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack
 
 from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
-from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore, versions
-from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore
 from orbiter.memory.agent.extraction_jobs import is_job, without_jobs
 from orbiter.memory.agent.inputs import (
     Given,
@@ -46,6 +45,7 @@ from orbiter.memory.agent.runtime import (
     as_stored,
     check_ids,
     find,
+    ids_of,
     is_known,
     versioned,
 )
@@ -53,7 +53,6 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
-from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, advance, track
 
@@ -319,7 +318,7 @@ class ScopedMemory(MaintenanceMixin):
     @operation("forget")
     async def forget(  # noqa: PLR0913 - the filters
         self,
-        item: ItemRef | None = None,
+        item: ItemRef | Sequence[ItemRef] | None = None,
         *,
         query: str = "",
         where: Where | None = None,
@@ -327,15 +326,20 @@ class ScopedMemory(MaintenanceMixin):
         since: Time | None = None,
         until: Time | None = None,
         everything: bool = False,
+        permanently: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Forget one memory, or all that match the filters; return which.
+        """Forget one memory, a list of them, or all that match the filters; return which.
 
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
+
+        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        versions, vectors and index entries are erased, and `erasure` of the result says what was
+        checked. That rewrites the store's file: give one list rather than many calls.
         """
         filters = (query, where, memory_type, since, until)
         has_filter = any(value not in ("", None, {}) for value in filters)
@@ -346,15 +350,21 @@ class ScopedMemory(MaintenanceMixin):
             )
         store = await self._store()
         found: builtins.list[MemoryItem] = []
-        if item is not None:
-            one = await find(store, as_id(item), self._scope)
-            found = [] if one is None else [one]
+        # What waits to be extracted goes with its conversation, but says nothing by itself.
+        what = without_jobs(where, memory_type) if query else where
+        asked = Query(query, self._filter, memory_type, where=what, **_span(since, until))
+        ids = None if item is None else ids_of(item)
+        if permanently:
+            from orbiter.memory.agent._erase import erase_items  # noqa: PLC0415 - seldom needed
+
+            with track(progress):
+                return await erase_items(self._session, ids, asked, dry_run=dry_run)
+        if ids is not None:
+            there = [await find(store, item_id, self._scope) for item_id in ids]
+            found = [each for each in there if each is not None]
             if found and not dry_run:
                 await self._remove(store, found)
         else:
-            # What waits to be extracted goes with its conversation, but says nothing by itself.
-            what = without_jobs(where, memory_type) if query else where
-            asked = Query(query, self._filter, memory_type, where=what, **_span(since, until))
             with track(progress):
                 found = await self._forget_all(store, asked, dry_run=dry_run)
         if found and not dry_run:
@@ -365,13 +375,13 @@ class ScopedMemory(MaintenanceMixin):
         self, store: Store, asked: Query, *, dry_run: bool
     ) -> builtins.list[MemoryItem]:
         """Forget all that is asked for, a page at a time; return what."""
-        found: builtins.list[MemoryItem] = []
+        items: builtins.list[MemoryItem] = []
         async for page in pages(store, asked, are_removed=not dry_run):
             if not dry_run:
                 await self._remove(store, page)
-            found += page if asked.memory_type is not None else (i for i in page if not is_job(i))
-            advance(len(found))
-        return found
+            items += page if asked.memory_type is not None else (i for i in page if not is_job(i))
+            advance(len(items))
+        return items
 
     async def _remove(self, store: Store, items: Sequence[MemoryItem]) -> None:
         # The summary before, so that a crash leaves none that tells more than the chat; and after,
@@ -388,12 +398,6 @@ class ScopedMemory(MaintenanceMixin):
         await self._chats.changed(store, [item])
         self._core.events.emit_items("restored", [item])
         return item
-
-    @operation("history")
-    async def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
-        """Return every version of a memory, oldest first, also of a forgotten one."""
-        store = await self._store()
-        return await versions(store, self._scope, as_id(item_id), "reading the past")
 
     @advised
     @operation("list")
@@ -433,10 +437,6 @@ class ScopedMemory(MaintenanceMixin):
             before=last,
         )
         return page_of(found, limit, last)
-
-    def events(self) -> EventStream:
-        """Return what happens in this scope from now on, for `async for`."""
-        return self._engine.events(self._session)
 
     # Conversations
 

@@ -8,7 +8,7 @@ carries the source of the least trusted message that ever went into it, and is n
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
@@ -251,15 +251,8 @@ class Summaries:
 
     async def forget(self, store: Store, items: Sequence[MemoryItem]) -> None:
         """Forget the summaries of what changed: they are made again from what is left."""
-        scopes = {
-            tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
-            for item in items
-            if role_of(item) is not None
-        }
         keys = []
-        for scope_ids in scopes:
-            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, scope_ids, strict=True)))
-            key = _summary_id(scope)
+        for key, scope in summaries_of(items).items():
             if await self.find(store, scope) is not None:
                 keys.append(key)
             self._tallies.pop(key, None)
@@ -326,6 +319,14 @@ def _own_summary(item: MemoryItem | None, scope: MemoryMetadata) -> SummaryMemor
 
 def _not_ours(key: str) -> AccessError:
     return AccessError(f"the summary `{key}` was forgotten, or belongs to somebody else")
+
+
+def summaries_of(items: Iterable[MemoryItem]) -> dict[str, MemoryMetadata]:
+    """Return the ids of the summaries that may say what *items* do, and their conversations."""
+    said = [item.metadata for item in items if role_of(item) is not None]
+    scopes = {tuple(getattr(who, name) for name in SCOPE_FIELDS) for who in said}
+    chats = [MemoryMetadata(**dict(zip(SCOPE_FIELDS, each, strict=True))) for each in scopes]
+    return {_summary_id(scope): scope for scope in chats}
 
 
 def _summary_id(scope: MemoryMetadata) -> str:

@@ -8,7 +8,6 @@ removing a single item, is refused with the name of the method that is missing.
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
@@ -41,14 +40,15 @@ from orbiter.memory.model.protocols import (
     Lifecycle,
     MemoryStore,
 )
-from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
+from orbiter.memory.model.query import Cursor, Order, Query, check_order, check_size
 from orbiter.memory.model.records import Record, Written
-from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
+from orbiter.memory.model.reports import ConversationInfo, Erasure
 from orbiter.memory.model.value_counts import (
     UserInfo,
     UserQuery,
     ValueCount,
     count_values,
+    list_conversations,
     list_users,
 )
 from orbiter.memory.short_term import ShortTermMemory
@@ -103,6 +103,7 @@ def _is_agent_store(store: object) -> TypeGuard[AgentStore]:
         and _takes(store.add, "expected_version", "within")
         and _takes(store.add_many, "within")
         and _takes(store.count, "metadata")
+        and _takes(store.erase, "item_ids")
     )
 
 
@@ -241,17 +242,32 @@ class StoreAdapter(AsyncContextStore):
         self._note_removed(gone)
         return removed
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:  # noqa: ARG002
-        """Remove all that *metadata* names, and see whether any of it is still found.
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,  # noqa: ARG002 - there is no history
+        item_ids: Sequence[str] | None = None,
+    ) -> Erasure:
+        """Remove all that *metadata* names, or these items of it; see whether any is still found.
 
         What the store keeps beside its items, such as files of its own, cannot be looked at here.
         """
-        if not Query(metadata=metadata).wanted:
+        if item_ids is not None:
+            ids = [item.id for item in await self._of(item_ids, metadata)]
+            removed = await self.delete_many(ids)
+            left = len(await self._of(ids, metadata))
+        elif Query(metadata=metadata).wanted:
+            removed = await self.clear(metadata=metadata)
+            left = len(await self._all(metadata))
+        else:
             raise EmptyFilterError()
-        removed = await self.clear(metadata=metadata)
-        left = len(await self._all(metadata))
         told = (f"{left} items are still found; call `erase` again",) if left else ()
         return Erasure(items=removed, problems=told)
+
+    async def _of(self, ids: Sequence[str], scope: MemoryMetadata | None) -> list[MemoryItem]:
+        found = [await self.store.get(item_id) for item_id in check_several_ids(ids)]
+        return [item for item in found if item and Query(metadata=scope).matches(item)]
 
     async def _write(self, items: Sequence[MemoryItem]) -> None:
         if isinstance(self.store, BatchStore):
@@ -319,7 +335,7 @@ class StoreAdapter(AsyncContextStore):
         if isinstance(self.store, ConversationIndex):
             return await self.store.conversations(metadata=metadata, limit=limit)
         check_size("limit", limit)
-        return _conversations(reversed(await self._all(metadata)))[:limit]
+        return list_conversations(reversed(await self._all(metadata)))[:limit]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
         """Return the users who have memories, as asked for; everything is read for it."""
@@ -481,19 +497,3 @@ def _created_at(item: MemoryItem) -> datetime:
 
 def _is_other(old: Record, record: Record) -> bool:
     return not is_expired(old) and joined(old, record, keeps_versions=False) is None
-
-
-def _conversations(newest_first: Iterable[MemoryItem]) -> list[ConversationInfo]:
-    found: dict[tuple[str | None, ...], ConversationInfo] = {}
-    for item in newest_first:
-        who = item.metadata
-        if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
-            continue
-        scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
-        known = found.get(scope)
-        if known is None:
-            metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
-            found[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
-        else:
-            found[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
-    return list(found.values())

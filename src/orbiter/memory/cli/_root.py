@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "list": ("commands.memories", "List memories, newest first."),
         "show": ("commands.memories", "Show one memory with all its details."),
         "edit": ("commands.edit", "Change a memory; the old version is kept."),
-        "forget": ("commands.edit", "Delete memories; they can be restored."),
+        "forget": ("commands.edit", "Delete memories; they can be restored, or for good."),
         "restore": (
             "commands.history",
             "Restore a forgotten memory, an earlier version, or a backup.",

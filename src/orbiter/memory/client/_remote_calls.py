@@ -11,7 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 from orbiter.memory.agent.results import Page
-from orbiter.memory.backends.arguments import is_item_id
+from orbiter.memory.agent.runtime import ids_of
+from orbiter.memory.backends.arguments import check_several_ids, is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
 from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
@@ -53,6 +54,8 @@ class Caller:
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call with the arguments *given*; return or raise what the server does."""
         sent = _once(operation, given)
+        if not isinstance(item := sent.get("item"), str | MemoryItem | None):
+            sent["item"] = check_several_ids(ids_of(item))
         if operation.is_job(sent):
             return await self._work(operation, sent, given.get("progress"))
         if operation.id in ("scope.list", "past.list"):
@@ -226,7 +229,7 @@ def nobodys_id(operation: Operation, given: Mapping[str, Any]) -> str | None:
     names = ("at",) if operation.id == "chat.fork" else _IDS
     for name in names:
         value = given.get(name)
-        if value is not None and not isinstance(value, MemoryItem) and not is_item_id(value):
+        if not isinstance(value, MemoryItem | list | None) and not is_item_id(value):
             return name
     return None
 

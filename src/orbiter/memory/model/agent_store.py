@@ -92,8 +92,17 @@ class AgentStore(Protocol):
         """Remove what matches, or everything; return how many."""
         ...
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:
-        """Remove for good all that *metadata* names, and check that nothing is left."""
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> Erasure:
+        """Remove for good all that *metadata* names, and check that nothing is left.
+
+        With *item_ids*, only the items of these ids that it names.
+        """
         ...
 
     async def conversations(

@@ -1,11 +1,11 @@
-"""Who has memories, and which values memories have: the answers of `users` and `count_by`.
+"""Who has memories, in which chats, and of which values: `users`, `conversations`, `count_by`.
 
 `list_users` and `count_values` say what must come out; a store may ask its database instead, as
 long as that counts exactly the same.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -13,7 +13,8 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.filters import MISSING, Place, Where, read_place
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import check_size
+from orbiter.memory.model.query import SCOPE_FIELDS, check_size
+from orbiter.memory.model.reports import SPOKEN, ConversationInfo
 from orbiter.memory.model.validation import check_text
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ValueCount",
     "count_values",
     "counted_place",
+    "list_conversations",
     "list_users",
     "most_frequent",
     "scalars_in",
@@ -203,3 +205,20 @@ def _info(user_id: str, items: Sequence[MemoryItem]) -> UserInfo | None:
         return None
     sessions = {item.metadata.session_id for item in items} - {None}
     return UserInfo(user_id, len(times), len(sessions), min(times), max(times))
+
+
+def list_conversations(newest_first: Iterable[MemoryItem]) -> list[ConversationInfo]:
+    """Return the conversations that items are of, most recent first."""
+    chats: dict[tuple[str | None, ...], ConversationInfo] = {}
+    for item in newest_first:
+        who = item.metadata
+        if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
+            continue
+        scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
+        known = chats.get(scope)
+        if known is None:
+            metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
+            chats[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
+        else:
+            chats[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
+    return list(chats.values())

@@ -288,7 +288,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """
     def forget(
         self,
-        item: ItemRef | None = None,
+        item: ItemRef | Sequence[ItemRef] | None = None,
         *,
         query: str = "",
         where: Where | None = None,
@@ -296,15 +296,20 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         since: Time | None = None,
         until: Time | None = None,
         everything: bool = False,
+        permanently: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Forget one memory, or all that match the filters; return which.
+        """Forget one memory, a list of them, or all that match the filters; return which.
 
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
+
+        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        versions, vectors and index entries are erased, and `erasure` of the result says what was
+        checked. That rewrites the store's file: give one list rather than many calls.
         """
     def chat(self, chat_id: str) -> Chat:
         """Return the conversation of that name of the default user, which may be a new one."""
@@ -512,7 +517,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def forget(
         self,
-        item: ItemRef | None = None,
+        item: ItemRef | Sequence[ItemRef] | None = None,
         *,
         query: str = "",
         where: Where | None = None,
@@ -520,20 +525,23 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         since: Time | None = None,
         until: Time | None = None,
         everything: bool = False,
+        permanently: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Forget one memory, or all that match the filters; return which.
+        """Forget one memory, a list of them, or all that match the filters; return which.
 
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
+
+        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        versions, vectors and index entries are erased, and `erasure` of the result says what was
+        checked. That rewrites the store's file: give one list rather than many calls.
         """
     def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
-    def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
-        """Return every version of a memory, oldest first, also of a forgotten one."""
     def list(
         self,
         *,
@@ -553,8 +561,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
         shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
-    def events(self) -> Stream[MemoryEvent]:
-        """Return what happens in this scope from now on, for a `for` loop."""
     def chat(self, chat_id: str) -> Chat:
         """Return the conversation of that name in this scope, which may be a new one.
 
@@ -605,6 +611,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         With *query*, those whose title or name contains it, in any case of letters.
         """
+    def events(self) -> Stream[MemoryEvent]:
+        """Return what happens in this scope from now on, for a `for` loop."""
+    def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
     def as_of(self, moment: Time) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.
 

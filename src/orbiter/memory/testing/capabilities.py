@@ -15,6 +15,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 _SWITCHES = (
     "conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging", "where",
     "bulk_delete", "insert", "insertion_order", "expiry", "key_value", "facets",
+    "erase",
 )  # fmt: skip
 
 
@@ -33,7 +34,8 @@ class Capabilities:
     `expires_at`; whose clock counts is the store's affair, and how finely: SQLite and Redis know
     milliseconds, and end an item up to two of them early, never late. `key_value`: it has a
     `KeyValueStore` by that name. `facets`: it is a `FacetStore`, so that it counts users and
-    values. A declaration that contradicts itself is a `ValueError`.
+    values. `erase`: it has `erase` of a scope and of ids. A declaration that contradicts itself is
+    a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -53,6 +55,7 @@ class Capabilities:
     expiry: bool = True
     key_value: bool = False
     facets: bool = False
+    erase: bool = False
 
     @classmethod
     def for_agent_memory(cls, **declared: Any) -> "Capabilities":

@@ -10,6 +10,7 @@ from orbiter.memory.testing.capabilities import Capabilities, Recipe
 from orbiter.memory.testing.contracts.add_get_contract import CoreContract, RefusalContract
 from orbiter.memory.testing.contracts.concurrency_contract import ConcurrencyContract
 from orbiter.memory.testing.contracts.conversation_contract import ConversationContract
+from orbiter.memory.testing.contracts.erase_contract import EraseContract
 from orbiter.memory.testing.contracts.expiry_contract import ExpiryContract
 from orbiter.memory.testing.contracts.facet_contract import FacetContract
 from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
@@ -52,6 +53,7 @@ class StoreConformance(
     MeaningContract,
     KeyValueContract,
     FacetContract,
+    EraseContract,
     InsertContract,
     VersionContract,
     ExpiryContract,

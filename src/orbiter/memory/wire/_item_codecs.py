@@ -18,6 +18,7 @@ __all__ = [
     "FACT",
     "GIVEN",
     "ITEM",
+    "ITEMS_OR_IDS",
     "ITEM_OR_ID",
     "METADATA",
     "SOURCE",
@@ -213,6 +214,23 @@ ITEM_OR_ID: Codec[Any] = Codec(
     _load_id,
     lambda: {"type": "string"},
     is_text=True,
+)
+
+
+def _dump_ids(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_dump_id(each) for each in value]
+    return _dump_id(value)
+
+
+def _load_ids(value: Any) -> Any:
+    return [_load_id(each) for each in value] if isinstance(value, list) else _load_id(value)
+
+
+ITEMS_OR_IDS: Codec[Any] = Codec(
+    _dump_ids,
+    _load_ids,
+    lambda: {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
 )
 
 

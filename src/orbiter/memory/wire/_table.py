@@ -28,6 +28,7 @@ from orbiter.memory.wire._item_codecs import (
     GIVEN,
     ITEM,
     ITEM_OR_ID,
+    ITEMS_OR_IDS,
     SOURCE,
     SOURCES,
     TAGS,
@@ -91,6 +92,7 @@ _DESCRIPTIONS = {
     "moment": "The time in the past to read.",
     "open_group": "What to do with tool calls that have no results yet.",
     "order": "By `name`, by who was seen last (`recent`), or by who has most (`items`).",
+    "permanently": "Erase it for good, with its versions and what indexes hold; for an admin.",
     "query": "Only memories that contain this text.",
     "rounds": "Only the last rounds; each starts at a message of the user.",
     "session_id": "Only entries of this session.",
@@ -162,6 +164,8 @@ class Operation:
     """Whether it may take longer than a request may: then it is a job, and answered with 202."""
     short_with: str = ""
     """The argument that makes it a call about one thing, and so no job; none if empty."""
+    erases_with: str = ""
+    """The flag that has it erase for good: then it is a job, and for an admin; none if empty."""
     has_safe_report: bool = False
     """Whether its answer holds nothing that a memory says, so that it may be kept in a file."""
     wire: str = ""
@@ -172,9 +176,14 @@ class Operation:
         """Whether it may write anything but the log of reads."""
         return self.role != "read" and not (self.verb == "GET" or self.target == "audit")
 
-    def is_job(self, given: Mapping[str, Any]) -> bool:
-        """Tell whether the call with the arguments *given* is made as a job."""
-        return self.is_long and given.get(self.short_with) is None
+    def is_job(self, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether the call with *arguments* is made as a job."""
+        is_short = arguments.get(self.short_with) is not None and not self.erases(arguments)
+        return self.is_long and not is_short
+
+    def erases(self, arguments: Mapping[str, Any]) -> bool:
+        """Tell whether the call with *arguments* erases for good."""
+        return arguments.get(self.erases_with) is True
 
     @property
     def id(self) -> str:
@@ -291,11 +300,12 @@ _SCOPED = (
     Operation("history", "scope", "GET", "memories/{item_id}/history", "read", (_ID,),
               results.VERSIONS, is_absent_404=True),
     Operation("forget", "scope", "POST", "forget", "write",
-              (_body("item", ITEM_OR_ID, None), _body("query", TEXT, ""),
+              (_body("item", ITEMS_OR_IDS, None), _body("query", TEXT, ""),
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
                _body("since", INSTANT, None), _body("until", INSTANT, None),
-               _body("everything", FLAG, _NO), _DRY_RUN),
-              results.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item"),
+               _body("everything", FLAG, _NO), _body("permanently", FLAG, _NO), _DRY_RUN),
+              results.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item",
+              erases_with="permanently"),
     Operation("recall", "scope", "POST", "recall", "read",
               (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
                _body("memory_type", TEXT, None), _body("since", INSTANT, None),
@@ -449,8 +459,9 @@ OPERATIONS: tuple[Operation, ...] = (
 
 REST_ONLY: tuple[Operation, ...] = (
     Operation("forget", "scope", "DELETE", "memories/{item_id}", "write",
-              (_path("item", wire="item_id"), _query("dry_run", FLAG, _NO)), results.FORGOTTEN,
-              is_safe_to_repeat=False),
+              (_path("item", wire="item_id"), _query("permanently", FLAG, _NO),
+               _query("dry_run", FLAG, _NO)), results.FORGOTTEN, is_safe_to_repeat=False,
+              is_long=True, short_with="item", erases_with="permanently"),
     Operation("list", "scope", "GET", "memories", "read", _LIST, results.PAGE),
     Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), results.PAGE),
     Operation("context", "scope", "POST", "context", "read",

@@ -34,7 +34,6 @@ from orbiter.memory.wire.codecs import (
 )
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.results import ForgetResult
     from orbiter.memory.context import Context
     from orbiter.memory.messages import ProviderMessages
     from orbiter.memory.model.facts import FactEntry, FactSpan
@@ -197,6 +196,7 @@ VALUE_COUNTS = enveloped("counts", list_of(record("model.value_counts", "ValueCo
 VERIFICATION = record("model.reports", "Verification")
 SCOPE_STATS = record("agent.results", "ScopeStats")
 EVENT = record("agent.results", "MemoryEvent")
+FORGOTTEN = record("agent.results", "ForgetResult", title="Forgotten")
 EVICTED = record("agent.eviction", "EvictionResult", title="Evicted")
 ERASURE = record("model.reports", "Erasure")
 AUDIT_ENTRY = record("model.audit", "AuditEntry")
@@ -259,20 +259,6 @@ def _paged(kind: str, name: str, inner: Codec[Any]) -> Codec[Any]:
 
 PAGE = _paged("Page", "items", _ITEMS)
 USERS = _paged("UserPage", "users", list_of(record("model.value_counts", "UserInfo")))
-
-
-def _load_forgotten(value: Any) -> "ForgetResult":
-    from orbiter.memory.agent.results import ForgetResult  # noqa: PLC0415 - on first use
-
-    given = must_be_object(value)
-    return ForgetResult(tuple(_ITEMS.load(given["items"])), given["dry_run"])
-
-
-FORGOTTEN: Codec["ForgetResult"] = Codec(
-    lambda gone: {"items": _ITEMS.dump(list(gone.items)), "dry_run": gone.dry_run},
-    _load_forgotten,
-    lambda: object_schema("Forgotten", items=_ITEMS.schema(), dry_run={"type": "boolean"}),
-)
 
 
 # Facts over time

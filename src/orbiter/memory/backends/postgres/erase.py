@@ -17,7 +17,7 @@ from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver
 from orbiter.memory.backends.sql import erase
 from orbiter.memory.backends.sql.dialect import Args, Rows, Statement, Steps
-from orbiter.memory.backends.sql.erase import Span, scoped
+from orbiter.memory.backends.sql.erase import ErasureTarget, Span, scoped
 from orbiter.memory.backends.sql.erase_probes import Probe, Probes
 from orbiter.memory.model.reports import Erasure
 
@@ -83,27 +83,26 @@ class Ours(NamedTuple):
     has_owner: bool
 
 
-def remove(dialect: PostgresDialect, wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
-    """Remove the rows and versions of a scope; triggers take along what stands beside them.
+def remove(dialect: PostgresDialect, target: ErasureTarget, span: Span | None) -> Steps[Erasure]:
+    """Remove the rows and versions that go; triggers take along what stands beside them.
 
     With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
     """
     # All at once, in the order in which everybody locks: items that are another's by now, too.
-    yield from dialect.lock_rows((yield from erase.ids_of(dialect, wanted, span)))
+    yield from dialect.lock_rows((yield from erase.ids_of(dialect, target, span)))
     args = Args(dialect)
-    where = scoped(dialect, wanted, args, span)
+    where = scoped(dialect, target, args, span)
     vectors = yield Statement(
         f"SELECT count(DISTINCT i.id) FROM (SELECT * FROM memory_items WHERE {where}) AS i"
         f" JOIN memory_vectors AS v ON v.id = i.id AND v.user_key = {OWNER.format('i.')}",
         args,
     )
-    counts = yield from erase.remove(dialect, wanted, span)
-    if (
-        span is None and "user_id" in wanted
-    ):  # where a walk over all users has come to; it starts over
+    counts = yield from erase.remove(dialect, target, span)
+    if span is None and "user_id" in target.names:
+        # Where a walk over all users has come to; it starts over.
         yield Statement(
             "UPDATE memory_models SET last_user = '', last_id = '' WHERE last_user = $1",
-            [wanted["user_id"]],
+            [target.names["user_id"]],
         )
     return replace(counts, vectors=int(vectors[0][0]))
 

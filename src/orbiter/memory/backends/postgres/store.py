@@ -24,7 +24,7 @@ from orbiter.memory.backends.postgres.upsert import folded
 from orbiter.memory.backends.sql.audit import check_audit
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedder, check_embeddings
-from orbiter.memory.backends.sql.erase import STEPS, Span
+from orbiter.memory.backends.sql.erase import STEPS, ErasureTarget, Span
 from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
@@ -370,7 +370,13 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
 
     # Erasing
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> Erasure:
         """Remove for good all that *metadata* names, and make sure; see `SQLMemoryStore.erase`.
 
         With row-level security a store that acts for nobody acts for the user who is named, and
@@ -386,18 +392,19 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
                 raise AccessError(
                     f"{self!r} acts for no user and sees nothing; name a `user_id` to erase"
                 )
-            return await self.acting_for(user_id).erase(metadata=metadata, by=by)
-        return await super().erase(metadata=metadata, by=by)
+            bound = self.acting_for(user_id)
+            return await bound.erase(metadata=metadata, by=by, item_ids=item_ids)
+        return await super().erase(metadata=metadata, by=by, item_ids=item_ids)
 
-    async def _take_beside(self, wanted: dict[Any, str], probes: Probes) -> None:
+    async def _take_beside(self, target: ErasureTarget, probes: Probes) -> None:
         """Nothing: what stands beside the rows is asked for by their ids."""
 
-    def _removing(self, wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
-        return postgres_erase.remove(self._dialect, wanted, span)
+    def _removing(self, target: ErasureTarget, span: Span | None) -> Steps[Erasure]:
+        return postgres_erase.remove(self._dialect, target, span)
 
-    async def _scrub(self, wanted: dict[Any, str], probes: Probes, count: int) -> Erasure:
+    async def _scrub(self, target: ErasureTarget, probes: Probes, count: int) -> Erasure:
         advance(count, STEPS * count)
-        scope = MemoryMetadata.model_validate(wanted)
+        scope = MemoryMetadata.model_validate(target.wanted)
         scrubbing = Scrubbing(self._driver, self._dialect, self._opened, self._read)
 
         async def forget() -> None:
@@ -405,7 +412,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             while await self._together(lambda: orphan_rows.sweep(self._dialect)):
                 pass
 
-        return await scrubbing.run(wanted, probes, forget)
+        return await scrubbing.run(target.names, probes, forget)
 
     # Looking after the tables
 

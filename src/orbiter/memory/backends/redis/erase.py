@@ -4,17 +4,19 @@ Keys are found by SCAN inside of a script: so they are looked for where the stor
 server is never held up by all of its keys at once.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from orbiter.memory.backends.redis.commands import Script
-from orbiter.memory.backends.redis.items import RedisItems
+from orbiter.memory.backends.redis.items import CHUNK, RedisItems
 from orbiter.memory.backends.redis.key_values import RedisKeyValue
 from orbiter.memory.backends.redis.scripts import _BASE
+from orbiter.memory.backends.sql.rows import decode
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 
-__all__ = ["SAMPLE", "erase"]
+__all__ = ["SAMPLE", "erase", "erase_ids"]
 
 SAMPLE = 1_000
 """Items whose keys are asked for when all should be gone."""
@@ -50,6 +52,23 @@ end
 return {found[1], gone}
 """,
     is_write=True,
+)
+
+# The same of some ids, without a look at all keys.
+_USED_IDS = Script.of(
+    _BASE
+    + """
+local gone = 0
+for number = 2, #ARGV do
+    local key, is_wanted = root .. 'used:' .. ARGV[number], true
+    local has = '\\0' .. (redis.call('GET', key) or '') .. '\\0'
+    for part in string.gmatch(ARGV[1], '[^%z]+') do
+        is_wanted = is_wanted and string.find(has, '\\0' .. part .. '\\0', 1, true)
+    end
+    if is_wanted then gone = gone + redis.call('DEL', key) end
+end
+return gone
+"""
 )
 
 # An item that the server evicted is still noted where its end is.
@@ -89,20 +108,39 @@ async def erase(items: RedisItems, asked: Query) -> Erasure:
                 break
     await items.count(asked.wanted)  # takes out of the indexes what is over
     removed = await items.clear(asked.wanted)
-    parts = "\0".join(f"{name}:{value}" for name, value in asked.wanted.items())
+    parts = _parts(asked)
     beside = await _walk(items, _EXPIRY, parts)
     beside += await _walk(items, _TOKENS, f"{_escaped(items.root)}call:*")
     beside += await _walk(items, _USED, f"{_escaped(items.root)}used:*", parts)
     entries = await RedisKeyValue(items).erase(asked.wanted)
-    left = await items.there(sample)
-    problems = [f"{left} items are still there, or there again; call `erase` again"] if left else []
+    problems = await _problems(items, sample)
     return Erasure(
-        items=removed,
-        keys=beside,
-        entries=entries,
-        probes=len(sample),
-        problems=tuple(problems),
+        items=removed, keys=beside, entries=entries, probes=len(sample), problems=problems
     )
+
+
+async def erase_ids(items: RedisItems, query: Query, item_ids: Sequence[str]) -> Erasure:
+    """Remove those items of a scope that have these ids, and what names them; see `erase`."""
+    removed = beside = probes = 0
+    problems: tuple[str, ...] = ()
+    for start in range(0, len(item_ids), CHUNK):
+        some = item_ids[start : start + CHUNK]
+        there = [decode(row) for row in await items.rows_of(some)]
+        theirs = [item.id for item in there if query.matches(item)]
+        removed += await items.delete(theirs)
+        beside += int(await items.run(_USED_IDS, [_parts(query), *some]))
+        probes += len(theirs)
+        problems += await _problems(items, theirs)
+    return Erasure(items=removed, keys=beside, probes=probes, problems=problems)
+
+
+def _parts(query: Query) -> str:
+    return "\0".join(f"{name}:{value}" for name, value in query.wanted.items())
+
+
+async def _problems(items: RedisItems, item_ids: Sequence[str]) -> tuple[str, ...]:
+    left = await items.there(item_ids)
+    return (f"{left} items are still there, or there again; call `erase` again",) if left else ()
 
 
 async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:

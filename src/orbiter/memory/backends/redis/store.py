@@ -197,19 +197,28 @@ class RedisMemoryStore(AsyncContextStore):
         self._items.check()
         return await self._items.delete(ids)
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:  # noqa: ARG002
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,  # noqa: ARG002 - there is no history
+        item_ids: Sequence[str] | None = None,
+    ) -> Erasure:
         """Remove for good all that *metadata* names, and what names it; return what was done.
 
+        With *item_ids*, only the items of these ids that it names; without *metadata*, any.
         What is written for this scope after the call began may stay. A server may still have it in
         its own files until it rewrites them, see `docs/forgetting.md`.
         """
-        asked = Query(metadata=metadata)
-        if not asked.wanted:
+        query = Query(metadata=metadata)
+        if not query.wanted and item_ids is None:
             raise EmptyFilterError()
-        from orbiter.memory.backends.redis.erase import erase  # noqa: PLC0415 - seldom needed
+        from orbiter.memory.backends.redis.erase import erase, erase_ids  # noqa: PLC0415 - seldom
 
         clear_all()
-        return await erase(self._items, asked)
+        if item_ids is not None:
+            return await erase_ids(self._items, query, check_several_ids(item_ids))
+        return await erase(self._items, query)
 
     # Moving
 

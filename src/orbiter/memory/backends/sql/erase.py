@@ -10,9 +10,11 @@ killed in between calls `erase` again.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedder, passages_of
 from orbiter.memory.backends.sql.erase_probes import Probes
@@ -35,6 +37,7 @@ __all__ = [
     "SLICE",
     "STEPS",
     "Erasable",
+    "ErasureTarget",
     "Span",
     "entries_of",
     "erase",
@@ -70,6 +73,18 @@ class Span(NamedTuple):
     last: str
 
 
+class ErasureTarget(NamedTuple):
+    """What is erased: all that is of a scope or, with *ids*, these items of it and nothing else."""
+
+    wanted: dict[Any, str]
+    ids: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> dict[Any, str]:
+        """The names that must not be left anywhere: none, where only some items go."""
+        return self.wanted if self.ids is None else {}
+
+
 def spans_of(ids: Sequence[str], size: int | None = None) -> list[Span]:
     """Return the spans of ids, which are in order, that one transaction each removes."""
     size = size or SLICE
@@ -78,13 +93,21 @@ def spans_of(ids: Sequence[str], size: int | None = None) -> list[Span]:
     ]
 
 
-def scoped(dialect: Dialect, wanted: dict[Any, str], args: Args, span: Span | None = None) -> str:
-    """Return the condition that a row, or a version, is of a scope, deleted or not.
+def scoped(dialect: Dialect, target: ErasureTarget, args: Args, span: Span | None = None) -> str:
+    """Return the condition that a row is to go, deleted or not.
 
     With *span*, and that its id is within it.
     """
-    found = [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
-    return " AND ".join([*found, *_within(span, args)])
+    wanted, ids = target
+    parts = [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
+    parts += [] if ids is None else [dialect.by_ids(args, ids)]
+    return " AND ".join([*parts, *_within(span, args)])
+
+
+def _versions_scoped(dialect: Dialect, target: ErasureTarget, args: Args) -> str:
+    """Return the condition that a version is to go, unless it only goes with its item."""
+    where = scoped(dialect, target, args)
+    return where if target.ids is None else f"id IN (SELECT id FROM memory_items WHERE {where})"
 
 
 def _within(span: Span | None, args: Args) -> list[str]:
@@ -93,10 +116,10 @@ def _within(span: Span | None, args: Args) -> list[str]:
     return [f"id >= {args.bind(span.first)}", f"id <= {args.bind(span.last)}"]
 
 
-def items_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+def items_of(dialect: Dialect, target: ErasureTarget, last: tuple[str, int]) -> Steps[Rows]:
     """Return a page of the ids and texts that go, by id."""
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, target, args)
     return (
         yield Statement(
             "SELECT id, content, CAST(metadata AS TEXT), extra_json, version FROM memory_items"
@@ -106,10 +129,10 @@ def items_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) ->
     )
 
 
-def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+def versions_of(dialect: Dialect, target: ErasureTarget, last: tuple[str, int]) -> Steps[Rows]:
     """Return a page of the earlier texts that go, by id and version."""
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = _versions_scoped(dialect, target, args)
     after = f"({args.bind(last[0])}, {args.bind(last[1])})"
     return (
         yield Statement(
@@ -120,10 +143,13 @@ def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int])
     )
 
 
-def ids_of(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[list[str]]:
-    """Return the ids of all items that are, or ever were, of a scope, or signed by its name."""
-    args = Args(dialect)
-    where = scoped(dialect, wanted, args, span)
+def ids_of(dialect: Dialect, target: ErasureTarget, span: Span | None = None) -> Steps[list[str]]:
+    """Return the ids of all items that go, or were ever of a scope, or signed by its name."""
+    args, wanted = Args(dialect), target.wanted
+    where = scoped(dialect, target, args, span)
+    if target.ids is not None:
+        rows = yield Statement(f"SELECT id FROM memory_items WHERE {where} ORDER BY 1", args)
+        return [row[0] for row in rows]
     theirs = where
     if len(wanted) == 1:
         signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
@@ -136,10 +162,12 @@ def ids_of(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -
     return [row[0] for row in rows]
 
 
-def entries_of(dialect: Dialect, wanted: dict[Any, str]) -> Steps[Rows]:
-    """Return some keys and values of entries that go."""
+def entries_of(dialect: Dialect, target: ErasureTarget) -> Steps[Rows]:
+    """Return some keys and values of entries that go; they go with their whole scope only."""
+    if target.ids is not None:
+        return []
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, target, args)
     return (
         yield Statement(f"SELECT key, value FROM memory_entries WHERE {where} LIMIT {PAGE}", args)
     )
@@ -166,33 +194,37 @@ def forget_cached(embeddings: Embeddings | None, contents: Sequence[str]) -> int
     return int(forget([part for content in contents for part in passages_of(content)]))
 
 
-def remove(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[Erasure]:
-    """Remove the rows of a scope, deleted ones included, and every version that was of it.
+def remove(dialect: Dialect, target: ErasureTarget, span: Span | None = None) -> Steps[Erasure]:
+    """Remove the rows that go, deleted ones included, and every version that was of the scope.
 
     With *span*, only those whose ids are within it.
     """
     args = Args(dialect)
-    where = scoped(dialect, wanted, args, span)
+    where = scoped(dialect, target, args, span)
     rows = yield Statement(
         f"SELECT deleted, count(*) FROM memory_items WHERE {where} GROUP BY deleted", args
     )
     items = {int(deleted): int(count) for deleted, count in rows}
     args = Args(dialect)
-    where = scoped(dialect, wanted, args, span)
+    where = scoped(dialect, target, args, span)
+    theirs = "" if target.ids is not None else f" OR ({where})"
     # The span once more, for planners that would read all versions to find those of it.
     there = " AND ".join(["memory_type IS NOT NULL", *_within(span, args)])
     rows = yield Statement(
         f"SELECT count(*) FROM memory_versions WHERE {there}"
-        f" AND (id IN (SELECT id FROM memory_items WHERE {where}) OR ({where}))",
+        f" AND (id IN (SELECT id FROM memory_items WHERE {where}){theirs})",
         args,
     )
-    versions = int(rows[0][0])
+    counts = Erasure(items=items.get(0, 0), forgotten=items.get(1, 0), versions=int(rows[0][0]))
     args = Args(dialect)
-    where = scoped(dialect, wanted, args, span)
+    where = scoped(dialect, target, args, span)
     yield from dialect.purge(where, args)
+    if target.ids is not None:  # with all their versions; the rest of the scope stays as it is
+        return counts
+    wanted = target.wanted
     moved = yield Statement(f"SELECT DISTINCT id FROM memory_versions WHERE {where}", args)
     for (item_id,) in moved:
-        yield from _remove_versions(dialect, wanted, item_id)
+        yield from _remove_versions(dialect, target, item_id)
     if len(wanted) == 1:  # who goes as a whole has signed nothing, either
         args = Args(dialect)
         signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
@@ -201,21 +233,19 @@ def remove(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -
     entries = 0
     if span is None:
         args = Args(dialect)
-        which = scoped(dialect, wanted, args)
+        which = scoped(dialect, target, args)
         entries = yield from dialect.changes(f"DELETE FROM memory_entries WHERE {which}", args)
-    return Erasure(
-        items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions, entries=entries
-    )
+    return replace(counts, entries=entries)
 
 
-def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> Steps[None]:
+def _remove_versions(dialect: Dialect, target: ErasureTarget, item_id: str) -> Steps[None]:
     """Remove the versions of an item, another's by now, that were of the scope.
 
     A version leaves out what the next one has, too: where that goes, it is written out. When the
     next one began stays, without anything else: it was not there before.
     """
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, target, args)
     item = args.bind(item_id)
     rows = yield Statement(
         f"SELECT version, content, extra_json, CASE WHEN {where} THEN 1 ELSE 0 END, ended_at,"
@@ -280,49 +310,55 @@ class Erasable(Protocol):
         count: int | None = None,
     ) -> Callable[[], Steps[_T]]: ...
 
-    async def _take_beside(self, wanted: dict[Any, str], probes: Probes) -> None: ...
+    async def _take_beside(self, target: ErasureTarget, probes: Probes) -> None: ...
 
-    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]": ...
+    def _removing(self, target: ErasureTarget, span: "Span | None") -> "Steps[Erasure]": ...
 
-    async def _scrub(self, wanted: dict[Any, str], probes: Probes, count: int) -> Erasure: ...
+    async def _scrub(self, target: ErasureTarget, probes: Probes, count: int) -> Erasure: ...
 
 
-async def erase(store: Erasable, metadata: MemoryMetadata, by: str | None) -> Erasure:
+async def erase(
+    store: Erasable,
+    metadata: MemoryMetadata | None,
+    by: str | None,
+    item_ids: Sequence[str] | None,
+) -> Erasure:
     """Remove for good all that *metadata* names, and make sure: see `SQLMemoryStore.erase`."""
-    wanted = Query(metadata=metadata).wanted
-    if not wanted:
+    ids = None if item_ids is None else tuple(check_several_ids(item_ids))
+    target = ErasureTarget(Query(metadata=metadata).wanted, ids)
+    if not target.wanted and ids is None:
         raise EmptyFilterError()
-    probes, embedder, saved = Probes(wanted), store._embedder, resumed()
+    probes, embedder, saved = Probes(target.names), store._embedder, resumed()
     probes.load(saved.get("probes", {}))
     gone = Erasure(**saved.get("gone", {}))
     if embedder is not None:
         await embedder.hold()  # or it would keep a vector that was forgotten a moment before
     try:
-        gone += Erasure(cached=await _forget_cached(store, wanted, probes))
-        await store._take_beside(wanted, probes)
+        gone += Erasure(cached=await _forget_cached(store, target, probes))
+        await store._take_beside(target, probes)
         await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
-        gone = await _remove(store, wanted, metadata, by, probes, gone)
+        gone = await _remove(store, target, metadata, by, probes, gone)
     finally:
         if embedder is not None:
             embedder.release()
     clear_all()
     count = gone.items + gone.forgotten
-    done = gone + await store._scrub(wanted, probes, count)
+    done = gone + await store._scrub(target, probes, count)
     advance(STEPS * count, STEPS * count)
     return done
 
 
 async def _remove(
     store: Erasable,
-    wanted: dict[Any, str],
-    scope: MemoryMetadata,
+    target: ErasureTarget,
+    scope: MemoryMetadata | None,
     by: str | None,
     probes: Probes,
     gone: Erasure,
 ) -> Erasure:
-    """Remove all rows of a scope, a span of ids at a time; return what is *gone* by then."""
+    """Remove all rows that go, a span of ids at a time; return what is *gone* by then."""
     dialect = store._operations.dialect
-    ids = await store._read(lambda: ids_of(dialect, wanted))
+    ids = await store._read(lambda: ids_of(dialect, target))
     spans: list[Span | None] = [*spans_of(ids), None]  # the last: what came since
     count = gone.items + gone.forgotten + len(ids)
     for span in spans:
@@ -330,12 +366,12 @@ async def _remove(
         advance(gone.items + gone.forgotten, STEPS * count)
         gone += await store._write(
             store._audited(
-                lambda: store._removing(wanted, span),  # noqa: B023 - run at once
-                ids=lambda: ids_of(dialect, wanted, span),  # noqa: B023
+                lambda: store._removing(target, span),  # noqa: B023 - run at once
+                ids=lambda: ids_of(dialect, target, span),  # noqa: B023
                 by=by,
                 removal="erased",
                 is_deep=True,
-                scope=scope,
+                scope=scope if target.ids is None else None,  # not all of it goes
                 count=None if span else gone.items + gone.forgotten,
             )
         )
@@ -345,16 +381,16 @@ async def _remove(
     return gone
 
 
-async def _forget_cached(store: Erasable, wanted: dict[Any, str], probes: Probes) -> int:
+async def _forget_cached(store: Erasable, target: ErasureTarget, probes: Probes) -> int:
     """Have the vectors of all texts forgotten that go, and take traces of these."""
     dialect, last, cached = store._operations.dialect, ("", 0), 0
     for read in (items_of, versions_of):
         last = ("", 0)
-        while rows := await store._read(lambda: read(dialect, wanted, last)):  # noqa: B023
+        while rows := await store._read(lambda: read(dialect, target, last)):  # noqa: B023
             contents = take(rows, probes)
             cached += await asyncio.to_thread(forget_cached, store._embeddings, contents)
             last = (rows[-1][0], rows[-1][-1])
-    for key, value in await store._read(lambda: entries_of(dialect, wanted)):
+    for key, value in await store._read(lambda: entries_of(dialect, target)):
         probes.add_text(key)
         probes.add_bytes(bytes(value)[len(value) // 2 :])
     return cached

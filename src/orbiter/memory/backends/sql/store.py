@@ -37,7 +37,7 @@ from orbiter.memory.model.reports import ItemVersion, StoreStats, Verification
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.sql.erase import Span
+    from orbiter.memory.backends.sql.erase import ErasureTarget, Span
     from orbiter.memory.backends.sql.erase_probes import Probes
     from orbiter.memory.model.key_value import KeyValueStore
     from orbiter.memory.model.records import Record, Written
@@ -82,18 +82,18 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         """Return how much the store holds, what concerns embeddings aside."""
 
     @abstractmethod
-    async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
-        """Take traces of what is kept beside the rows of a scope."""
+    async def _take_beside(self, target: "ErasureTarget", probes: "Probes") -> None:
+        """Take traces of what is kept beside the rows that go."""
 
     @abstractmethod
-    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
-        """Remove the rows of a scope and what stands beside them; return how many, by kind.
+    def _removing(self, target: "ErasureTarget", span: "Span | None") -> "Steps[Erasure]":
+        """Remove the rows that go and what stands beside them; return how many, by kind.
 
         With *span*, only those whose ids are within it.
         """
 
     @abstractmethod
-    async def _scrub(self, wanted: dict[Any, str], probes: "Probes", count: int) -> "Erasure":
+    async def _scrub(self, target: "ErasureTarget", probes: "Probes", count: int) -> "Erasure":
         """Clean what is left where *count* rows were, and look for *probes* everywhere."""
 
     # Writing
@@ -374,8 +374,16 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
 
     # Erasing
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> "Erasure":
         """Remove for good all that *metadata* names, and make sure; return what was done.
+
+        With *item_ids*, only the items of these ids that it names now; without it, any.
 
         Items go with their earlier versions, whether they were soft-deleted or not, and so do
         versions of items that are another's by now; then search structures, cached vectors and
@@ -385,7 +393,7 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         """
         from orbiter.memory.backends.sql import erase as sql_erase  # noqa: PLC0415 - seldom needed
 
-        return await sql_erase.erase(self, metadata, by)
+        return await sql_erase.erase(self, metadata, by, item_ids)
 
     # Moving
 

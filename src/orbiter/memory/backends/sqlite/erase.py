@@ -16,7 +16,7 @@ from typing import Any
 
 from orbiter.memory.backends.sql import erase
 from orbiter.memory.backends.sql.dialect import Args, Statement, Steps
-from orbiter.memory.backends.sql.erase import Span, scoped
+from orbiter.memory.backends.sql.erase import ErasureTarget, Span, scoped
 from orbiter.memory.backends.sql.erase_probes import Probe, Probes, found_in
 from orbiter.memory.backends.sqlite import file_checks, maintenance, schema, term_index
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
@@ -68,13 +68,13 @@ _SOME = 200
 _BLOCK = 2**20
 
 
-def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes) -> None:
+def take(connection: sqlite3.Connection, target: ErasureTarget, probes: Probes) -> None:
     """Take traces of vectors, and of texts that wait to be taken out of the indexes."""
     args = Args(SQLiteDialect())
-    where = scoped(args.dialect, wanted, args)
+    where = scoped(args.dialect, target, args)
     rows = connection.execute(
-        "SELECT v.vectors FROM memory_vectors AS v CROSS JOIN memory_items AS i"
-        f" ON i.rowid = v.place WHERE {where} LIMIT {_SOME}",
+        "SELECT vectors FROM memory_vectors WHERE place IN"
+        f" (SELECT rowid FROM memory_items WHERE {where}) LIMIT {_SOME}",
         args,
     )
     for (blob,) in rows:
@@ -83,6 +83,9 @@ def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes)
         waiting = f"SELECT {column} FROM {table} WHERE typeof({column}) = 'text' LIMIT {_SOME}"
         for (text,) in connection.execute(waiting):
             probes.add_text(text)
+    if target.ids is not None:
+        return
+    wanted = target.wanted
     which, values = _activity(wanted)
     rows = connection.execute(
         f"SELECT agent_id, body FROM episodic_memories WHERE {which} LIMIT {_SOME}", values
@@ -95,23 +98,23 @@ def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes)
         probes.add_term(term_index.owner(wanted["user_id"]))
 
 
-def remove(wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
-    """Remove the rows and versions of a scope; triggers note what the indexes must forget.
+def remove(target: ErasureTarget, span: Span | None) -> Steps[Erasure]:
+    """Remove the rows and versions that go; triggers note what the indexes must forget.
 
     With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
     """
     args = Args(SQLiteDialect())
-    where = scoped(args.dialect, wanted, args, span)
+    where = scoped(args.dialect, target, args, span)
     vectors = yield Statement(
         "SELECT count(DISTINCT place) FROM memory_vectors"
         f" WHERE place IN (SELECT rowid FROM memory_items WHERE {where})",
         args,
     )
-    counts = yield from erase.remove(args.dialect, wanted, span)
+    counts = yield from erase.remove(args.dialect, target, span)
     counts = replace(counts, vectors=int(vectors[0][0]))
-    if span is not None:
+    if span is not None or target.ids is not None:
         return counts
-    which, values = _activity(wanted)
+    which, values = _activity(target.wanted)
     yield Statement(f"DELETE FROM episodic_memories WHERE {which}", values)
     episodes = yield Statement("SELECT changes()")
     # They name users. Who holds vectors in memory and is behind by these reads all of them again.

@@ -54,7 +54,7 @@ from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.sql.audit_dialect import SQLiteAuditDialect
-    from orbiter.memory.backends.sql.erase import Span
+    from orbiter.memory.backends.sql.erase import ErasureTarget, Span
     from orbiter.memory.backends.sql.erase_probes import Probes
     from orbiter.memory.model.reports import Erasure
 
@@ -230,24 +230,30 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     # Erasing
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
+    async def erase(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        by: str | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> "Erasure":
         """Remove for good all that *metadata* names: see `SQLMemoryStore.erase`."""
         with self._file.without_chores():  # nothing is taken out of the indexes twice
-            return await super().erase(metadata=metadata, by=by)
+            return await super().erase(metadata=metadata, by=by, item_ids=item_ids)
 
-    async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
+    async def _take_beside(self, target: "ErasureTarget", probes: "Probes") -> None:
         from orbiter.memory.backends.sqlite import erase  # noqa: PLC0415
 
-        await self._file.read(partial(erase.take, wanted=wanted, probes=probes))
+        await self._file.read(partial(erase.take, target=target, probes=probes))
 
-    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
+    def _removing(self, target: "ErasureTarget", span: "Span | None") -> "Steps[Erasure]":
         from orbiter.memory.backends.sqlite import erase  # noqa: PLC0415
 
-        return erase.remove(wanted, span)
+        return erase.remove(target, span)
 
     async def _scrub(
         self,
-        wanted: dict[Any, str],  # noqa: ARG002 - of Postgres alone
+        target: "ErasureTarget",  # noqa: ARG002 - of Postgres alone
         probes: "Probes",
         count: int,
     ) -> "Erasure":

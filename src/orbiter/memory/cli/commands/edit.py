@@ -4,11 +4,11 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,6 +35,7 @@ from orbiter.memory.cli._options import (
 from orbiter.memory.cli._output import is_agreed
 from orbiter.memory.cli._text import counted, shortened
 from orbiter.memory.cli._views import as_json, print_item, print_items, said
+from orbiter.memory.cli.commands.erase import print_erasure
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -122,10 +123,14 @@ async def forget(  # noqa: PLR0913 - the filters
     everything: Annotated[
         bool, typer.Option("--everything", help="All memories of the scope.")
     ] = False,
+    permanently: Annotated[
+        bool,
+        typer.Option("--permanently", help="Erase them for good, also what was forgotten before."),
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
-    """Delete memories; they can be restored."""
+    """Delete memories; they can be restored, or for good."""
     ids = [
         one for each in item_ids or () for one in (read_stdin().split() if each == "-" else [each])
     ]
@@ -146,6 +151,10 @@ async def forget(  # noqa: PLR0913 - the filters
     async with run.scoped(meaning=False) as memory:
         if ids:
             ids = await find_ids(run, memory, ids)
+        if permanently:
+            chosen = filters if has_filter else {"item": ids}
+            return await _erase(run, memory, ids, chosen, dry_run=dry_run, yes=yes)
+        if ids:
             gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
             for item_id in missing:
                 say(str(await not_there(run.target, memory, item_id)))
@@ -172,6 +181,41 @@ async def forget(  # noqa: PLR0913 - the filters
         f"{len(gone)} {'would be forgotten' if dry_run else 'forgotten; `restore ID` undoes it'}"
     )
     return NOT_FOUND if missing else 0
+
+
+async def _erase(
+    run: CommandContext,
+    memory: "ScopedMemory",
+    ids: Sequence[str],
+    chosen: Mapping[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Erase what is *chosen* for good, once that is agreed to."""
+    with run.out.progress("looking", unit="memories") as advance:
+        there = await memory.forget(**chosen, permanently=True, dry_run=True, progress=advance)
+    missing = [item_id for item_id in ids if item_id not in there.ids]
+    for item_id in missing:
+        say(str(await not_there(run.target, memory, item_id)))
+    if dry_run:
+        if run.out.is_json:
+            run.out.data({"dry_run": True, "items": [as_json(item) for item in there]})
+        else:
+            print_items(run.out, list(there))
+        run.out.note(f"{len(there)} would be erased for good")
+        return NOT_FOUND if missing else 0
+    lines = [shortened(said(item), 200) for item in there]
+    if there and not yes and not is_agreed(run.out, f"erase {counted(len(there))} for good", lines):
+        return ERROR
+    # These and no others: what came meanwhile was not asked about.
+    with run.out.progress("erasing", unit="") as advance:
+        done = await memory.forget(
+            [*dict.fromkeys([*ids, *there.ids])], permanently=True, progress=advance
+        )
+    assert done.erasure is not None  # noqa: S101 - as it is no dry run
+    code = print_erasure(run, done.erasure, {"ids": list(done.ids)})
+    return code or (NOT_FOUND if missing else 0)
 
 
 async def _forget_ids(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.model.reports import Erasure
 
-__all__ = ["app"]
+__all__ = ["app", "print_erasure"]
 
 app = new_app()
 
@@ -155,13 +155,18 @@ async def erase(
             return ERROR
         with run.out.progress("erasing", unit="") as advance:
             done = await memory.erase(**scope, by=run.target.setting("by")[0], progress=advance)
-    problems = [in_shell_words(each) for each in done.problems]
     if report is not None:
         _write_report(report, done, scope, store=memory.url)
         run.out.note(f"the report is in `{report}`")
+    return print_erasure(run, done, {"scope": scope})
+
+
+def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, object]") -> int:
+    """Print what was erased and checked, as JSON with *more*; return the code to end with."""
+    problems = [in_shell_words(each) for each in done.problems]
     if run.out.is_json:
         run.out.data(
-            {"dry_run": False, "scope": scope, **asdict(done)}
+            {"dry_run": False, **more, **asdict(done)}
             | {"problems": problems, "verified": bool(done)}
         )
         return 0 if done else ERROR

@@ -36,7 +36,7 @@ from orbiter.memory.server.api.job_record import (
     send_job,
     under_way,
 )
-from orbiter.memory.server.http.error_responses import HTTPProblem, report_for
+from orbiter.memory.server.http.error_responses import HTTPProblem, is_erasure, report_for
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import Operation, load_error, problem
@@ -235,8 +235,7 @@ class Jobs:
                 with track(tracker):
                     found = await getattr(target, job.operation.name)(**given)
                 principal = principal_of_job(job)
-                if isinstance(found, Erasure):
-                    found = report_for(principal, found)
+                found = report_for(principal, found)
                 report = await asyncio.to_thread(encode_report, job.operation, found)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=problem_of_job(exc, job))
@@ -273,9 +272,10 @@ class Jobs:
         report: bytes | None = None,
         problem_: dict[str, Any] | None = None,
     ) -> None:
-        if isinstance(found, Erasure) and not found.dry_run:
-            await self._hear_erased(job.given)  # before anybody is told that it is done
-            self._link.tell("erased", job.given)
+        if is_erasure(found):
+            whose = job.given if isinstance(found, Erasure) else job.scope
+            await self._hear_erased(whose)  # before anybody is told that it is done
+            self._link.tell("erased", whose)
         self._link.limits.give(under_way(job))
         job.report, job.problem, job.ended_at = report, problem_, datetime.now(UTC)
         job.state = "failed" if report is None else "done"

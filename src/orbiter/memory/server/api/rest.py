@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -105,8 +106,11 @@ async def answer(request: Request) -> Response:
     target = _target(operation, server.memory, principal, asked)
     key = _read_key(request, operation, asked)
     await _read_if_match(request, operation, asked, target)
-    if operation.is_job(asked.given):
-        return await answer_job(request, operation, target, asked.given)
+    arguments = asked.given
+    if operation.erases(arguments):
+        _check_role(replace(operation, role="admin"), principal, server.settings)
+    if operation.is_job(arguments):
+        return await answer_job(request, operation, target, arguments)
     found = await _call(request, operation, target, asked)
     if key is not None:
         stored = [found] if isinstance(found, MemoryItem) else found

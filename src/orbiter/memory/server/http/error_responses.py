@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.agent import ForgetResult
 from orbiter.memory.auth import Principal
 from orbiter.memory.errors import MemoryError, VersionConflict
 from orbiter.memory.model.reports import Erasure
@@ -25,6 +26,7 @@ from orbiter.memory.wire.problems import place_of
 __all__ = [
     "HTTPProblem",
     "ProblemMiddleware",
+    "is_erasure",
     "problem_for",
     "problem_of",
     "problem_page",
@@ -156,9 +158,17 @@ def problem_for(principal: Principal | None, error: BaseException) -> tuple[int,
     return status, {**kept, "detail": _FAILED}
 
 
-def report_for(principal: Principal | None, done: Erasure) -> Erasure:
+def is_erasure(result: object) -> bool:
+    """Tell whether *result* is the report of something that was erased for good."""
+    done = result.erasure if isinstance(result, ForgetResult) else result
+    return isinstance(done, Erasure) and not done.dry_run
+
+
+def report_for(principal: Principal | None, done: Any) -> Any:
     """Return what *principal* is told of an erasure: as much, without the names of files."""
-    if not _is_held(principal):
+    if isinstance(done, ForgetResult):
+        return replace(done, erasure=report_for(principal, done.erasure))
+    if not isinstance(done, Erasure) or not _is_held(principal):
         return done
     _log(done.problems)
     return replace(done, files=(_FILE,) * len(done.files), problems=(_LEFT,) * len(done.problems))
