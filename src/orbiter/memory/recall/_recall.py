@@ -84,7 +84,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     filters are those of `search`; *where* compares keys of `metadata.extra`. With
     *recency_weight*, new memories gain so many points, half as many after *half_life_hours*; with
     *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
-    the question is request, for "last week". With *min_trust*, such as `"agent"`, what comes from a
+    the question is asked, for "last week". With *min_trust*, such as `"agent"`, what comes from a
     source that is worth less is not there at all: see `orbiter.memory.model.trust`.
 
     What shares no word with the question, has none around it and means less than most candidates
