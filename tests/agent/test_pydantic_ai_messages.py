@@ -9,7 +9,6 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
     CachePoint,
-    DocumentUrl,
     ImageUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -23,6 +22,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+    VideoUrl,
 )
 from pydantic_ai.models.test import TestModel
 
@@ -152,7 +152,7 @@ async def test_what_is_for_pydantic_ai_alone_is_left_out(
 
 @every_form
 async def test_what_cannot_be_read_is_refused_by_name(any_alice: ScopedMemory, form: Form) -> None:
-    prompt = UserPromptPart([DocumentUrl("https://example.org/a.pdf")])
+    prompt = UserPromptPart([VideoUrl("https://example.org/a.mp4")])
 
-    with pytest.raises(MessageError, match=r"^message 0.*: `document-url` in a prompt"):
+    with pytest.raises(MessageError, match=r"^message 0.*: `video-url` in a prompt"):
         await any_alice.chat("c").add(form([ModelRequest([prompt])]))

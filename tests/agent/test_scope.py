@@ -234,8 +234,9 @@ async def test_hostile_ids_are_of_nothing(any_alice: ScopedMemory, any_bob: Scop
     for bad in (None, 7, ["a"]):
         with pytest.raises(ValueError, match="id|exactly one"):
             await any_alice.get(bad)  # type: ignore[arg-type]  # wrong on purpose
+    for wrong in (None, 7, [7]):
         with pytest.raises(ValueError, match="id|exactly one"):
-            await any_alice.forget(bad)  # type: ignore[arg-type]  # wrong on purpose
+            await any_alice.forget(wrong)  # type: ignore[arg-type]  # wrong on purpose
 
 
 async def test_another_users_item_is_no_cursor(

@@ -81,7 +81,9 @@ async def test_every_operation_of_the_table_is_a_call_of_its_object(memory: Remo
         method = getattr(objects[each.target], each.name)
         taken = inspect.signature(method).parameters
 
-        assert {param.name for param in each.params} == taken.keys() - {"progress"}, each.id
+        assert {param.name for param in each.params} == taken.keys() - {"progress", "_names"}, (
+            each.id
+        )
         await method(**_needed(each))
 
     assert memory._engine.calls == [(each.target, each.name) for each in OPERATIONS]  # type: ignore[attr-defined]
