@@ -164,6 +164,7 @@ async def test_every_kind_of_write_waits(pair: Pair) -> None:
                 store.delete("one"),
                 store.clear(metadata=ANN),
                 store.erase(metadata=ANN),
+                store.erase(metadata=ANN, item_ids=["one"]),
                 handle.kv.put(("a",), "key", b"2"),
                 handle.kv.delete(("a",), "key"),
             ):

@@ -68,7 +68,8 @@ for number = 2, #ARGV do
     if is_wanted then gone = gone + redis.call('DEL', key) end
 end
 return gone
-"""
+""",
+    is_write=True,
 )
 
 # An item that the server evicted is still noted where its end is.
