@@ -276,6 +276,27 @@ async def test_forgetting_for_good_is_a_job_for_an_administrator(
     assert (await http.delete(f"/v1/memories/{(await ann.list())[0].id}")).status_code == 200
 
 
+async def test_the_proof_of_an_erasure_outlives_the_next_one(
+    pair: list[AgentMemory], served: Served, client: Client
+) -> None:
+    grey, rain, *_ = await pair[0].scope(user_id="ann").list(query="i")
+    url = await served(pair[0], **BARE)
+    http = client(url, None)
+    asked = [{"item": each.id, "permanently": True} for each in (grey, rain)]
+    first, second = [
+        await ended(
+            http,
+            (await http.post("/v1/forget?user_id=ann", json=body, headers=NOW)).json(),
+        )
+        for body in asked
+    ]
+
+    again = await http.get(f"/v1/jobs/{first['id']}")
+
+    assert again.json()["report"] == first["report"]
+    assert (first["report"]["erased"], second["report"]["erased"]) == ([grey.id], [rain.id])
+
+
 async def test_the_same_key_asks_for_the_same_job(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

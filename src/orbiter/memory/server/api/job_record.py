@@ -75,6 +75,8 @@ class Job:
     ended_at: datetime | None = None
     report: bytes | None = None
     """What the call returned, as JSON; `None` before, and if it was kept in memory and is gone."""
+    is_proof: bool = False
+    """Whether the report is that of an erasure: then it holds no word of a memory."""
     problem: dict[str, Any] | None = None
     attempts: int = 0
     saved: Checkpoint = field(default_factory=dict)

@@ -272,7 +272,8 @@ class Jobs:
         report: bytes | None = None,
         problem_: dict[str, Any] | None = None,
     ) -> None:
-        if is_erasure(found):
+        job.is_proof = is_erasure(found)
+        if job.is_proof:
             whose = job.given if isinstance(found, Erasure) else job.scope
             await self._hear_erased(whose)  # before anybody is told that it is done
             self._link.tell("erased", whose)
@@ -294,7 +295,8 @@ class Jobs:
             is_others = any(
                 erased.get(name) not in (None, value) for name, value in job.scope.items()
             )
-            if job.is_finished and not job.operation.has_safe_report and not is_others:
+            is_safe = job.operation.has_safe_report or job.is_proof
+            if job.is_finished and not is_safe and not is_others:
                 job.report = None
 
     # Knowing
