@@ -98,6 +98,24 @@ async def test_as_many_as_a_call_takes_are_stored_together(
     assert (await memory.unscoped().stats()).items == 2 * MAX_LIST
 
 
+async def test_more_than_a_call_takes_are_forgotten_in_several(served: Served) -> None:
+    async with AgentMemory(await served(**BARE)) as remote:
+        ann = remote.scope(user_id="ann")
+        kept = await ann.remember("kept")
+        stored = await ann.remember_many([f"note {number}" for number in range(MAX_LIST)])
+        stored.append(await ann.remember("one more"))
+
+        would = await ann.forget(stored, dry_run=True)
+        gone = await ann.forget(stored, permanently=True)
+        left = await ann.list()
+
+    assert (len(would), would.dry_run, would.erasure) == (len(stored), True, None)
+    assert gone.erasure, gone.erasure
+    assert set(gone.ids) == {item.id for item in stored}
+    assert gone.erasure.items == len(stored)
+    assert [item.id for item in left] == [kept.id]
+
+
 # Values
 
 

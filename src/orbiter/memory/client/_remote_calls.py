@@ -5,12 +5,12 @@ What comes back is the value that the same call returns of a local handle, or th
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from orbiter.memory.agent.results import Page
+from orbiter.memory.agent.results import ForgetResult, Page
 from orbiter.memory.agent.runtime import ids_of
 from orbiter.memory.backends.arguments import check_several_ids, is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
@@ -18,6 +18,7 @@ from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import RESERVED, MemoryItem
 from orbiter.memory.wire import Operation, load_error, write_call
+from orbiter.memory.wire.calls import MAX_LIST
 
 __all__ = ["Caller"]
 
@@ -51,13 +52,15 @@ class Caller:
     names: Mapping[str, object]
     """What names the handle beside its scope."""
 
-    async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
-        """Make a call with the arguments *given*; return or raise what the server does."""
-        sent = _once(operation, given)
+    async def call(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        """Make a call with *arguments*; return or raise what the server does."""
+        sent = _once(operation, arguments)
         if not isinstance(item := sent.get("item"), str | MemoryItem | None):
-            sent["item"] = check_several_ids(ids_of(item))
+            ids = sent["item"] = check_several_ids(ids_of(item))
+            if len(ids) > MAX_LIST:
+                return await self._forget_parts(operation, ids, arguments)
         if operation.is_job(sent):
-            return await self._work(operation, sent, given.get("progress"))
+            return await self._work(operation, sent, arguments.get("progress"))
         if operation.id in ("scope.list", "past.list"):
             if not sent.get("where"):
                 sent.pop("where", None)  # any that is empty filters nothing
@@ -106,6 +109,20 @@ class Caller:
         """Make a call that may take long; *progress* is told how far it is."""
         report = await report_of(self.link, self._request(operation, sent, None), progress)
         return self._loaded(operation, lambda: report)
+
+    async def _forget_parts(
+        self, operation: Operation, ids: Sequence[str], arguments: Mapping[str, Any]
+    ) -> ForgetResult:
+        """Forget more than one call takes, in several."""
+        parts = [ids[start : start + MAX_LIST] for start in range(0, len(ids), MAX_LIST)]
+        results = [await self.call(operation, {**arguments, "item": part}) for part in parts]
+        erasures = [each.erasure for each in results if each.erasure is not None]
+        return ForgetResult(
+            tuple(item for each in results for item in each.items),
+            results[0].dry_run,
+            tuple(item_id for each in results for item_id in each.erased),
+            sum(erasures[1:], start=erasures[0]) if erasures else None,
+        )
 
     def _loaded(self, operation: Operation, told: Callable[[], Any]) -> Any:
         """Return what the server has *told*, as the call returns it."""
