@@ -351,3 +351,21 @@ async def test_a_stream_of_bedrock_that_says_nothing_is_refused(any_alice: Scope
         await any_alice.chat("c").add(_converse()[:1])
     with pytest.raises(MessageError, match="put the pieces of the stream together"):
         await any_alice.chat("c").add(_converse(_LOOK)[1:])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"contentBlockStart": {"start": None}},
+        {"contentBlockStart": {"start": {"toolUse": 3}}},
+        {"contentBlockDelta": {"delta": None}},
+        {"contentBlockDelta": {"delta": {"text": "x"}, "contentBlockIndex": "a"}},
+        {"contentBlockStop": {"contentBlockIndex": []}},
+        {"contentBlockDelta": {"delta": {"reasoningContent": {"redactedContent": "eA=="}}}},
+    ],
+)
+async def test_events_that_are_none_of_bedrock_are_refused(
+    any_alice: ScopedMemory, event: dict[str, Any]
+) -> None:
+    with pytest.raises(MessageError, match=r"message 0: .*add them as `converse_stream`"):
+        await any_alice.chat("c").add([*_converse(_LOOK)[:-2], event])

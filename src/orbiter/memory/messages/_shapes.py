@@ -139,6 +139,20 @@ def join_events(events: Sequence[Mapping[str, Any]], index: int) -> Message:
 
     What is whole counts: a stream that was cut off has its texts, and no call without its input.
     """
+    try:
+        role, content = _read_events(events)
+    except (AttributeError, TypeError):
+        raise MessageError(
+            f"message {index}: these are not the events of a stream of Bedrock; add them as "
+            "`converse_stream` gives them"
+        ) from None
+    if not content:
+        raise MessageError(f"message {index}: the stream has no text and no whole tool call")
+    return {"role": role, "content": content}
+
+
+def _read_events(events: Sequence[Mapping[str, Any]]) -> tuple[Any, list[Message]]:
+    """Return the role and the blocks that events say."""
     role, blocks, stopped = "assistant", dict[int, Message](), set[int]()
     for event in events:
         kind = next(iter(event))
@@ -159,9 +173,7 @@ def join_events(events: Sequence[Mapping[str, Any]], index: int) -> Message:
         for place, each in sorted(blocks.items())
         if (block := _whole_block(each, is_stopped=place in stopped)) is not None
     ]
-    if not content:
-        raise MessageError(f"message {index}: the stream has no text and no whole tool call")
-    return {"role": role, "content": content}
+    return role, content
 
 
 def _extend(block: Message, delta: Mapping[str, Any]) -> None:
