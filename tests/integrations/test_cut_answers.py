@@ -206,3 +206,14 @@ def test_what_was_whole_of_an_answer_is_remembered_and_legal(
     assert [each["id"] for item in items for each in item.tool_calls] == ["t1"]
     sent: Any = chat.messages(format=format).as_kwargs()
     assert validate(sent.get("messages") or sent.get("input"), format) == []
+
+
+def test_a_refusal_that_is_streamed_is_remembered(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    chunks = ({"role": "assistant", "refusal": "I can"}, {"refusal": "not."})
+    provider.raw = "".join([*map(_chunk, chunks), _chunk({}, "stop")])
+    list(_gpt(provider, alice).chat.completions.create(model="m", messages=_SAID, stream=True))
+
+    sent: Any = alice.chat("default").messages(format="openai").as_kwargs()
+    assert sent["messages"][-1]["refusal"] == "I cannot."

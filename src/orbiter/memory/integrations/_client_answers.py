@@ -126,6 +126,7 @@ class Pieces:
     format: Format
     whole: object = None
     _text: str = ""
+    _refusal: str = ""
     _calls: dict[int, Body] = field(default_factory=dict)
     _blocks: list[Body] = field(default_factory=list)
     _stop: str | None = None
@@ -154,7 +155,8 @@ class Pieces:
 
     def _message(self) -> Body:
         calls = {"tool_calls": list(self._calls.values())} if self._calls else {}
-        return {"role": "assistant", "content": self._text or None, **calls}
+        refusal = {"refusal": self._refusal} if self._refusal else {}
+        return {"role": "assistant", "content": self._text or None, **refusal, **calls}
 
     def _text_item(self) -> list[Body]:
         part = {"type": "output_text", "text": self._text, "annotations": []}
@@ -172,6 +174,7 @@ class Pieces:
                 continue
             delta = choice.delta  # pieces of Azure's content filter have none
             self._text += (delta and delta.content) or ""
+            self._refusal += getattr(delta, "refusal", None) or ""
             for part in (delta and delta.tool_calls) or ():
                 call = self._calls.setdefault(
                     part.index,
