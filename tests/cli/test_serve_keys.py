@@ -222,6 +222,41 @@ def test_what_means_several_keys_lists_them_and_revokes_none(cli: Cli) -> None:
     assert cli.json("keys", "rotate", ids[0][:6])["replaces"]["id"] == ids[0]
 
 
+def test_a_part_that_begins_one_id_and_ends_another_revokes_none(cli: Cli) -> None:
+    made = [cli.json("keys", "create", "--user", "ann") for _ in range(2)]
+    path = Path(f"{cli.url}.keys.json")
+    ids = ["ab12" + made[0]["id"][4:], made[1]["id"][:4] + "ab12"]
+    text = path.read_text()
+    for key, named in zip(made, ids, strict=True):
+        text = text.replace(key["id"], named)
+    path.write_text(text)
+
+    refused = cli("keys", "revoke", "ab12")
+
+    assert refused.exit_code == 2
+    assert all(each in refused.stderr for each in ids)
+    assert [key["state"] for key in cli.json("keys")] == ["open", "open"]
+
+
+def test_a_name_in_the_form_of_a_key_means_the_key_of_that_name(cli: Cli) -> None:
+    plain, long = (
+        cli.json("keys", "create", "--user", "ann", "--name", name)
+        for name in ("prod", "om_prod_api")
+    )
+
+    missing = cli("keys", "revoke", "om_prod_old")
+    part = cli("keys", "revoke", f"om_{plain['id'][:5]}_secret")
+    rotated = cli.json("keys", "rotate", "om_prod_api")
+    revoked = cli.json("keys", "revoke", rotated["id"])
+
+    assert (missing.exit_code, part.exit_code) == (3, 3)
+    assert "secret" not in part.stderr
+    assert rotated["replaces"]["id"] == long["id"]
+    assert cli.json("keys", "revoke", "om_prod_api")["id"] == long["id"]
+    assert revoked["state"] == "revoked"
+    assert [key["state"] for key in cli.json("keys") if key["id"] == plain["id"]] == ["open"]
+
+
 def test_a_key_is_rotated_and_both_are_listed(cli: Cli) -> None:
     old = cli.json("keys", "create", "--user", "ann", "--name", "agent")
     new = cli.json("keys", "rotate", "agent", "--overlap", "12h")

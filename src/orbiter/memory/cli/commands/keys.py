@@ -336,21 +336,23 @@ async def _find_key(
 ) -> str:
     """Return the id of the key that *which* means: an id, a part of one, or a name.
 
-    A whole key means itself: whoever has leaked one has that at hand. With *keeps_name*, the name
-    of any key is returned as it is. `UsageError` if several keys are meant, `NotThereError` if
-    there is none.
+    A whole key means itself, and no part of another: whoever has leaked one has that at hand. With
+    *keeps_name*, the name of any key is returned as it is. `UsageError` if several keys are meant,
+    `NotThereError` if there is none.
     """
     from orbiter.memory.cli._item_ids import SHORTEST_PART, ambiguous  # noqa: PLC0415 - for these
 
-    text = which.split("_")[1] if which.startswith("om_") and "_" in which[3:] else which
+    is_whole = which.startswith("om_") and "_" in which[3:]
+    text = which.split("_")[1] if is_whole else which
     listed = await store.list()
-    if any(key.id == text or (keeps_name and key.name == text) for key in listed):
-        return text
+    if any(key.id == which or (keeps_name and key.name == which) for key in listed):
+        return which
     # A name may be that of keys which ended long ago; of them, whoever means one names its id.
-    matches = [key for key in listed if key.name == text and key.is_open(datetime.now(UTC))]
-    for is_part in (str.startswith, str.endswith):
-        if not matches and len(text) >= SHORTEST_PART:
-            matches = [key for key in listed if is_part(key.id, text)]
+    matches = [key for key in listed if key.name == which and key.is_open(datetime.now(UTC))]
+    if not matches and is_whole:
+        matches = [key for key in listed if key.id == text]
+    elif not matches and len(text) >= SHORTEST_PART:
+        matches = [key for key in listed if key.id.startswith(text) or key.id.endswith(text)]
     if len(matches) == 1:
         return matches[0].id
     if matches:
