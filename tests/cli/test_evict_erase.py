@@ -10,7 +10,9 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 
+from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli._output import Output
+from orbiter.memory.errors import StorageError
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 
@@ -101,6 +103,37 @@ def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) ->
     assert datetime.fromisoformat(report["at"]).tzinfo is not None
     assert report["store"].endswith(Path(cli.url).name)
     assert "xylophone" not in text
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder where nothing is created")
+def test_nothing_is_erased_if_its_report_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "xylophone tea")
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "no" / "there.json")
+
+    for path, why in ((link, "exists"), (Path("/proc/report.json"), "cannot be written")):
+        refused = cli("erase", "--user", "alice", "--yes", "--report", str(path))
+        assert refused.exit_code == 2
+        assert why in refused.stderr
+    assert cli.ok("list").endswith("xylophone tea\n")
+
+
+def test_an_erasure_that_fails_leaves_no_empty_report(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("remember", "xylophone tea")
+    path = tmp_path / "erased-alice.json"
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StorageError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentMemory, "erase", fail)
+        failed = cli("erase", "--user", "alice", "--yes", "--report", str(path))
+    again = cli("erase", "--user", "alice", "--yes", "--report", str(path))
+
+    assert failed.exit_code == 1
+    assert (again.exit_code, json.loads(path.read_text())["proven"]) == (0, True)
 
 
 def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written(

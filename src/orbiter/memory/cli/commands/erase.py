@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -153,12 +155,17 @@ async def erase(
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        with run.out.progress("erasing", unit="") as advance:
-            done = await memory.erase(**scope, by=run.target.setting("by")[0], progress=advance)
+        by = run.target.setting("by")[0]
+        with _new_file(report) as file:
+            with run.out.progress("erasing", unit="") as advance:
+                done = await memory.erase(**scope, by=by, progress=advance)
+            # Before the file is written: on a full disk, this is the only report.
+            code = print_erasure(run, done, {"scope": scope})
+            if file is not None:
+                file.write(_report(done, scope, store=memory.url))
     if report is not None:
-        _write_report(report, done, scope, store=memory.url)
         run.out.note(f"the report is in `{report}`")
-    return print_erasure(run, done, {"scope": scope})
+    return code
 
 
 def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, object]") -> int:
@@ -179,15 +186,39 @@ def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, obje
 
 
 def _check_new(path: Path) -> None:
-    """Refuse a file that cannot be written: afterwards there is nothing to report from."""
-    if path.exists():
+    """Refuse a file that is there, or has no place, before anybody is asked."""
+    if path.exists() or path.is_symlink():
         raise UsageError(f"`{path}` exists; give `--report` a new file")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder `{path.absolute().parent}` for `--report`")
 
 
-def _write_report(path: Path, done: "Erasure", scope: dict[str, str], *, store: str) -> None:
-    """Write what an auditor asks for: who, when, where, and what the check found."""
+@contextmanager
+def _new_file(path: Path | None) -> Iterator[TextIO | None]:
+    """Open the file of a report, as after the erasure there is nothing to report from.
+
+    It is removed again if nothing was written.
+    """
+    if path is None:
+        yield None
+        return
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as exc:
+        raise UsageError(
+            f"`{path}` cannot be written: {exc.strerror}; nothing was erased, "
+            "give `--report` another file"
+        ) from exc
+    try:
+        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a file that is open
+            yield file
+    finally:
+        if not path.stat().st_size:
+            path.unlink()
+
+
+def _report(done: "Erasure", scope: dict[str, str], *, store: str) -> str:
+    """Return what an auditor asks for: who, when, where, and what the check found."""
     from importlib.metadata import version  # noqa: PLC0415 - slower than all else here
 
     content = {
@@ -198,9 +229,7 @@ def _write_report(path: Path, done: "Erasure", scope: dict[str, str], *, store: 
         "store": store,
         "report": asdict(done),
     }
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a file that is open
-        file.write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n")
+    return f"{json.dumps(content, indent=2, ensure_ascii=False)}\n"
 
 
 def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:
