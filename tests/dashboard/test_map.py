@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -256,6 +257,43 @@ async def test_a_drawing_that_began_before_an_erasure_is_not_written_after_it(
 
     map_points._compute(items, [], 0, **kept, erasures=places.erasures)  # type: ignore[arg-type]
     assert [each.name for each in tmp_path.glob("*.map.json*")] == ["of.map.json"]
+
+
+async def test_an_erasure_by_another_worker_is_noticed_though_that_one_wrote_a_new_file(
+    memory: AgentMemory, tmp_path: Path
+) -> None:
+    await fill(memory)
+    path = tmp_path / "of.map.json"
+    one, two = map_points.Places(path), map_points.Places(path)
+    everyone, ann = memory.unscoped(), memory.scope(user_id="ann")
+    await map_points.draw(ann, total=20, places=two)
+    await map_points.draw(everyone, total=40, places=two)
+
+    await memory.erase(user_id="ann")
+    one.note_erasure()
+    await map_points.draw(everyone, total=20, places=one)
+    await map_points.draw(everyone, total=20, places=two)
+
+    maps = json.loads(path.read_text())["maps"].values()
+    assert [len(each["points"]) for each in maps] == [20]  # of bob, and no map of ann's
+
+
+async def test_a_file_that_goes_while_a_map_is_computed_does_not_come_back(
+    memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(memory)
+    path, compute = tmp_path / "of.map.json", map_points._layout
+    places = map_points.Places(path)
+    await map_points.draw(memory.scope(user_id="bob"), total=20, places=places)
+
+    def erased_meanwhile(*args: Any) -> Any:
+        path.unlink()
+        return compute(*args)
+
+    monkeypatch.setattr(map_points, "_layout", erased_meanwhile)
+    await map_points.draw(memory.unscoped(), total=40, places=places)
+
+    assert not path.exists()
 
 
 def test_a_file_that_cannot_be_put_in_its_place_leaves_none_beside_it(tmp_path: Path) -> None:

@@ -116,7 +116,8 @@ class Places:
         self.erasures = 0
         """How often somebody was erased: what was read before is not written after."""
         self.lock = threading.Lock()
-        self._has_file = False
+        self._file: tuple[int, int] | None = None
+        """Which file was read or written last, by this process."""
         self._load()
 
     def known_by(self, text: str) -> str:
@@ -141,6 +142,7 @@ class Places:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # A file that is damaged is one that is not there: the layout is computed again.
             with self._path.open("rb") as file:
+                loaded = _identity(os.fstat(file.fileno()))
                 read = json.loads(file.read(_MAX_BYTES))
             maps = {
                 str(name): Placed(
@@ -157,7 +159,7 @@ class Places:
                 )
                 for name, each in read["maps"].items()
             }
-            self._salt, self._maps, self._has_file = str(read["salt"]), maps, True
+            self._salt, self._maps, self._file = str(read["salt"]), maps, loaded
 
     def save(self) -> None:
         """Write the file; a disk that takes none costs places after a restart, and nothing else."""
@@ -173,8 +175,9 @@ class Places:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
                 file.write(json.dumps({"salt": self._salt, "maps": maps}).encode())
+            written = _identity(fresh.stat())
             fresh.replace(self._path)
-            self._has_file = True
+            self._file = written
         with suppress(OSError):
             fresh.unlink(missing_ok=True)  # half a file, of a disk that is full
 
@@ -190,15 +193,28 @@ class Places:
                     self._path.unlink(missing_ok=True)
 
     def notice_erasure(self) -> None:
-        """Do the same if another process removed the file; with the lock held."""
-        if self._has_file and self._path is not None and not self._path.exists():
+        """Do the same if another process removed the file, or replaced it; with the lock held.
+
+        A new file may be of a worker that has seen the erasure: what this one knows is older.
+        """
+        if self._file is None or self._path is None:
+            return
+        try:
+            is_ours = _identity(self._path.stat()) == self._file
+        except OSError:
+            is_ours = False
+        if not is_ours:
             self._expire()
 
     def _expire(self) -> None:
         self.erasures += 1
-        self._has_file = False
+        self._file = None
         for each in self._maps.values():
             each.is_current = False
+
+
+def _identity(info: os.stat_result) -> tuple[int, int]:
+    return info.st_ino, info.st_mtime_ns
 
 
 async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None) -> Drawn:
@@ -281,11 +297,11 @@ def _compute(
     else:
         rows = projection.directions_of_words([item.content for item in items])
     with places.lock:  # maps of several scopes may be drawn at once
-        places.notice_erasure()
         placed = places.of(name)
         before = (placed.points, dict(placed.names), placed.is_current)
         layout = _layout(rows, [places.known_by(item.id) for item in items], placed)
         groups = _named_groups(items, layout, placed, places.word)
+        places.notice_erasure()  # last, as a layout takes a while
         placed.is_current = places.erasures == erasures
         if placed.is_current and (placed.points, placed.names, True) != before:
             places.save()
