@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,31 @@ def test_bench_says_who_is_faster_and_who_failed(cli: Cli, monkeypatch: pytest.M
     assert "pip install gone-package" in result.stderr
     assert "Late" not in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_bench_keeps_its_figures_if_a_peer_cannot_be_loaded_or_closed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def quick(*_: object) -> AsyncIterator[Any]:
+        async def nothing(_: str) -> None: ...
+
+        yield bench._Store(write=nothing)
+        raise RuntimeError("it has no such method any more")
+
+    def load(*_: object) -> Any:
+        return import_module("damaged_peer.inner")
+
+    (tmp_path / "damaged_peer").mkdir()
+    (tmp_path / "damaged_peer" / "__init__.py").write_text("raise ImportError('no such name')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    damaged = bench._Peer("Damaged", ("damaged_peer.inner",), "damaged", load)
+    monkeypatch.setattr(bench, "_PEERS", (_peer("Unruly", quick), damaged))
+    result = cli("bench", "--size", "10", "--repeat", "2")
+
+    assert result.exit_code == 0, result.output
+    assert "Unruly is faster at remember" in result.stdout
+    assert "Damaged could not be measured: ImportError('no such name')" in result.stderr
 
 
 def test_settings_have_room_between_name_and_value(cli: Cli) -> None:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -239,6 +239,8 @@ class _Peer:
             return all(find_spec(each) is not None for each in self.modules)
         except ModuleNotFoundError:  # of the package that a module is in
             return False
+        except Exception:  # noqa: BLE001 - a package that cannot be loaded; to open it says why
+            return True
 
 
 _PEERS = (
@@ -326,6 +328,18 @@ def _cell(seconds: float | None, ratio: float | None) -> str:
     return text if ratio is None else f"{text} {ratio:>5.1f}×"
 
 
+@asynccontextmanager
+async def _opened(peer: _Peer, *args: Any) -> AsyncIterator[_Store]:
+    """Open a peer; whatever it says when it is closed, its figures are there."""
+    opened = peer.opened(*args)
+    store = await opened.__aenter__()
+    try:
+        yield store
+    finally:
+        with suppress(Exception):
+            await opened.__aexit__(None, None, None)
+
+
 async def _measure(
     run: CommandContext, folder: Path, embedder: _Embedder, size: int, repeat: int
 ) -> tuple[dict[str, dict[str, list[float]]], dict[str, str]]:
@@ -344,7 +358,7 @@ async def _measure(
                 for peer in _PEERS:
                     if peer.is_installed():
                         try:
-                            opened = peer.opened(folder, embedder, texts)
+                            opened = _opened(peer, folder, embedder, texts)
                             stores[peer.name] = await stack.enter_async_context(opened)
                         except Exception as exc:  # noqa: BLE001 - of any library, in any version
                             failures[peer.name] = shortened(one_line(f"{exc!r}"), 60)
