@@ -13,6 +13,7 @@ from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory.backends.postgres import term_search
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.errors import StorageError
@@ -403,6 +404,25 @@ async def test_an_item_that_is_asked_for_by_its_id_has_no_other_partition_planne
         assert len(set(re.findall(r"memory_items_p\d+", each))) == 1, each
         assert len(set(re.findall(r"memory_ids_p\d+", each))) == 1, each
     assert await store.get("i7") is None
+
+
+@pytest.mark.parametrize("words", [["57"], ["57", "number"], ["number"]])
+async def test_recall_by_words_of_a_user_has_no_other_partition_planned(
+    filled: tuple[PostgresMemoryStore, Plans, bool],
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, plans, is_partitioned = filled
+    # As if `number`, which stands in every text, were too common to be looked up.
+    monkeypatch.setattr(term_search, "COMMON", 10)
+    await store.catch_up()
+    about = Query(metadata=MemoryMetadata(user_id="u7"), limit=20)
+
+    plan = await plans.of(term_search.match(plans.operations, words, about, "u7", held=False))
+
+    assert "memory_passages" in plan, plan
+    for table in ("memory_items", "memory_passages") if is_partitioned else ():
+        assert len(set(re.findall(rf"{table}_p\d+", plan))) == 1, plan
 
 
 async def test_an_item_that_moves_to_another_user_while_it_is_asked_for_is_found() -> None:

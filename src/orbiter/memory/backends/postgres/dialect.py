@@ -138,14 +138,14 @@ class PostgresDialect(Dialect):
         """Return the condition that *item* is the row of this owner and id."""
         return f"{item}.id = {item_id} AND coalesce({item}.metadata->>'user_id', '') = {owner}"
 
-    def rows_of(self, derived: str) -> str:
-        """Return the rows of items, as a subquery that looks up each by its key.
+    def rows_of(self, derived: str, args: Args, owner: str | None) -> str:
+        """Return the rows of items, *owner*'s if one is given, looked up each by its key.
 
         OFFSET fences it off: else an index of a filter may look as cheap as the key.
         """
-        return (
-            f"LATERAL (SELECT * FROM memory_items AS i WHERE {self.beside(derived, 'i')} OFFSET 0)"
-        )
+        own = "" if owner is None else self.cut("i", args, owner)
+        beside = self.beside(derived, "i")
+        return f"LATERAL (SELECT * FROM memory_items AS i WHERE {beside}{own} OFFSET 0)"
 
     def cut(self, derived: str, args: Args, owner: str) -> str:  # noqa: ARG002
         """Return what keeps a question about one owner to the part of a table that is theirs."""

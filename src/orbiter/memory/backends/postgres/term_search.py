@@ -6,7 +6,7 @@ only the newest items; the others find everything that holds them.
 
 import math
 from collections.abc import Collection, Container, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.term_index import LONGEST, is_pending, mark
@@ -59,7 +59,7 @@ def match(
     """
     # A policy keeps the server from the index of what is over: all rows would be read for it.
     awaited = [each for each in _AWAITED if each not in done and not (held and each == "sweeping")]
-    weighed = yield from _weigh(terms, owner, awaited, look)
+    weighed = yield from _weigh(operations, terms, owner, awaited, look)
     if weighed.unfinished is not None:
         return weighed.unfinished
     rows: Rows = []
@@ -93,30 +93,40 @@ class Look:
         self.waiting: int | None = None
 
 
+def _dialect(operations: Operations) -> PostgresDialect:
+    dialect = operations.dialect
+    assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
+    return dialect
+
+
 def _weigh(
+    operations: Operations,
     terms: Sequence[str],
     owner: str | None,
     awaited: Collection[Unfinished],
     look: "Look | None",
 ) -> Steps[_Asked]:
     kept = [term[:LONGEST] for term in terms]
-    args: list[Any] = [[*kept, *([] if owner is None else [mark(owner)])]]
-    own, marks, more = "", "", ""
-    if "indexing" in awaited:
-        waiting = is_pending(None if owner is None else "$2")
-        more = f" UNION ALL SELECT '  indexing', 1 WHERE {waiting}"
-    if "sweeping" in awaited:
-        more += (
-            " UNION ALL SELECT '  sweeping', 1 WHERE NOT pg_is_in_recovery()"
-            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {is_expired()})"
-        )
-    if look is not None:
-        more += f" UNION ALL SELECT '{_LOOK}', waiting FROM ({look.sql}) AS look (waiting)"
+    dialect = _dialect(operations)
+    args = Args(dialect, [[*kept, *([] if owner is None else [mark(owner)])]])
+    own = cut = marks = more = ""
     if owner is None:
         marks = " OR term >= ' ' AND term < '!'"
     else:
         args.append(owner)
         own = " AND user_key = $2"
+    if "indexing" in awaited:
+        waiting = is_pending(None if owner is None else "$2")
+        more = f" UNION ALL SELECT '  indexing', 1 WHERE {waiting}"
+    if "sweeping" in awaited:
+        if owner is not None:
+            cut = dialect.cut("memory_items", args, owner)  # only theirs are among these counts
+        more += (
+            " UNION ALL SELECT '  sweeping', 1 WHERE NOT pg_is_in_recovery()"
+            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {is_expired()}{cut})"
+        )
+    if look is not None:
+        more += f" UNION ALL SELECT '{_LOOK}', waiting FROM ({look.sql}) AS look (waiting)"
     rows = yield Statement(
         "SELECT CASE WHEN term < '!' THEN ' ' ELSE term END, sum(passages)::bigint"
         f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1{more}",
@@ -155,9 +165,7 @@ class _Finder:
         asked: Query,
         owner: str | None,
     ) -> None:
-        dialect = operations.dialect
-        assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
-        self._dialect, self._compiled, self._asked = dialect, compiled, weighed
+        self._dialect, self._compiled, self._asked = _dialect(operations), compiled, weighed
         self._asked_for, self._owner = asked, owner
         self._limit = min(asked.limit, MAX_LIMIT)
         self._where = " AND ".join([*compiled.scope, *compiled.rest])
@@ -174,10 +182,10 @@ class _Finder:
         args, few = Args(self._dialect, self._compiled.args), self._asked.few
         terms, rarities = self._asked.terms[:few], self._asked.rarities[:few]
         given = f"unnest({args.bind(terms)}::text[], {args.bind(rarities)}::float8[])"
-        term, own = "ARRAY[a.term]", ""
+        term = "ARRAY[a.term]"
         if self._owner is not None:
             term = f"ARRAY[{args.bind(mark(self._owner))}, a.term]"
-            own = self._dialect.cut("p", args, self._owner)
+        own = self._cut(args)
         hits = (
             "SELECT p.user_key, p.id, p.passage, sum(a.rarity) AS score"
             f" FROM {given} AS a (term, rarity) JOIN memory_passages AS p ON p.terms @> {term}{own}"
@@ -187,7 +195,7 @@ class _Finder:
             more = self._score(args, slice(few, None))
             hits = (
                 f"SELECT p.user_key, p.id, h.score + {more} AS score FROM ({hits}) AS h"
-                " JOIN memory_passages AS p USING (user_key, id, passage)"
+                f" JOIN memory_passages AS p USING (user_key, id, passage) WHERE true{own}"
             )
         return self._ranked(hits, args, is_filtered=self._is_plain)
 
@@ -200,7 +208,7 @@ class _Finder:
             f" {self._dialect.owner} AS user_key FROM memory_items WHERE {self._where}"
             f" ORDER BY created_at DESC, seq DESC LIMIT {NEWEST}) AS n,"
             " LATERAL (SELECT * FROM memory_passages AS p WHERE p.user_key = n.user_key"
-            " AND p.id = n.id OFFSET 0) AS p"
+            f" AND p.id = n.id{self._cut(args)} OFFSET 0) AS p"
             f" WHERE p.terms && {args.bind(self._asked.terms)}::text[]"
         )
         return self._ranked(hits, args, is_filtered=True)
@@ -216,6 +224,9 @@ class _Finder:
         )
         return self._ranked(hits, args, is_filtered=self._is_plain)
 
+    def _cut(self, args: Args) -> str:
+        return "" if self._owner is None else self._dialect.cut("p", args, self._owner)
+
     def _score(self, args: Args, part: slice) -> str:
         """Return the sum of the rarities of the terms that a passage has."""
         weights = zip(self._asked.terms[part], self._asked.rarities[part], strict=True)
@@ -227,12 +238,13 @@ class _Finder:
 
     def _ranked(self, hits: str, args: Args, *, is_filtered: bool) -> Statement:
         """Return the best of *hits*; where no filter is left, only these are read."""
+        rows = self._dialect.rows_of("b", args, self._owner)
         cut = f" ORDER BY 3 DESC FETCH FIRST {self._limit} ROWS WITH TIES" if is_filtered else ""
         return Statement(
             f"WITH hits AS MATERIALIZED ({hits}), best AS MATERIALIZED (SELECT user_key, id,"
             f" max(score) AS score FROM hits GROUP BY user_key, id{cut})"
             f" SELECT {self._dialect.columns}, score, seq FROM (SELECT m.*, score FROM best AS b,"
-            f" {self._dialect.rows_of('b')} AS m) AS memory_items"
+            f" {rows} AS m) AS memory_items"
             f" WHERE {self._where} ORDER BY score DESC, created_at DESC, seq DESC"
             f" LIMIT {self._limit}",
             args,

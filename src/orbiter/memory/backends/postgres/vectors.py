@@ -179,6 +179,9 @@ class Nearest:
     def _own(self, args: Args) -> str:
         return "" if self._owner is None else f" AND user_key = {args.bind(self._owner)}"
 
+    def _cut(self, table: str, args: Args) -> str:
+        return "" if self._owner is None else self._dialect.cut(table, args, self._owner)
+
     def _exact(self, compiled: Filter, where: str) -> Statement:
         """Compare every vector of the scope, and look whether all that is asked is there."""
         args = Args(self._dialect, compiled.args)
@@ -187,13 +190,14 @@ class Nearest:
         is_there = f"EXISTS (SELECT 1 FROM memory_models WHERE number = {number})"
         looks = f"{is_there}, {is_pending(owner)}, "
         cosine = self._cosine(self._bound(args))
+        own = self._cut("v", args)
         # Item by item, fenced off by OFFSET: of a user who is new, statistics know nothing, and a
         # plan for no rows takes forever for thousands.
         near = (
             f"SELECT m.user_key, m.id, max({cosine}) AS cosine FROM (SELECT id,"
             f" {self._dialect.owner} AS user_key FROM memory_items WHERE {where} OFFSET 0) AS m,"
             " LATERAL (SELECT embedding FROM memory_vectors AS v WHERE v.user_key = m.user_key"
-            f" AND v.id = m.id AND v.model = {self._model.key} OFFSET 0) AS v"
+            f" AND v.id = m.id AND v.model = {self._model.key}{own} OFFSET 0) AS v"
             " GROUP BY m.user_key, m.id"
         )
         return self._ranked(near, where, args, looks)
@@ -212,11 +216,11 @@ class Nearest:
         to = self._bound(args)
         near = self._kind.near(self._model.dimension)
         assert near is not None  # noqa: S101 - see `find`
+        is_item = self._dialect.is_item("v.owner", "v.item", "i") + self._cut("i", args)
         hits = (
             "SELECT owner, item, embedding FROM (SELECT user_key AS owner, id AS item, embedding"
             f" FROM memory_vectors WHERE model = {self._model.key}{self._own(args)}) AS v,"
-            f" LATERAL (SELECT * FROM memory_items AS i"
-            f" WHERE {self._dialect.is_item('v.owner', 'v.item', 'i')} OFFSET 0) AS memory_items"
+            f" LATERAL (SELECT * FROM memory_items AS i WHERE {is_item} OFFSET 0) AS memory_items"
             f" WHERE {where} ORDER BY {near} <=> {to} LIMIT {wanted}"
         )
         near = (
@@ -226,11 +230,12 @@ class Nearest:
         return (yield self._ranked(near, where, args))
 
     def _ranked(self, near: str, where: str, args: Args, looks: str = "") -> Statement:
+        rows = self._dialect.rows_of("b", args, self._owner)
         return Statement(
             f"WITH near AS MATERIALIZED ({near}), best AS MATERIALIZED (SELECT * FROM near"
             f" ORDER BY cosine DESC FETCH FIRST {self._limit} ROWS WITH TIES)"
             f" SELECT {self._dialect.columns}, {looks}cosine FROM (SELECT m.*, cosine"
-            f" FROM best AS b, {self._dialect.rows_of('b')} AS m) AS memory_items"
+            f" FROM best AS b, {rows} AS m) AS memory_items"
             f" WHERE {where} ORDER BY cosine DESC, created_at DESC, seq DESC LIMIT {self._limit}",
             args,
         )
