@@ -5,6 +5,7 @@ twice, and one that was acknowledged and is not there was lost.
 """
 
 import asyncio
+import functools
 import gc
 import itertools
 import random
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
+import pytest
 from redis.asyncio import Redis
 from tests.timing import HANG, until
 
@@ -25,6 +27,24 @@ _TICK = timedelta(microseconds=1)
 def new_agent(name: str = "agent") -> str:
     """Return the name of an agent that no other test has."""
     return f"{name}-{next(_numbers)}"
+
+
+def left_open(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that leaves connections open, which say so when they are freed: here and now.
+
+    The test has an event loop of its own, since one that is still there keeps its connections.
+    """
+
+    @functools.wraps(test)
+    def with_burial(*args: Any, **named: Any) -> None:
+        test(*args, **named)
+        for _ in range(3):  # what one round frees may hold what the next one finds
+            gc.collect()
+
+    marked = with_burial
+    for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+        marked = pytest.mark.filterwarnings(f"ignore::{warning}")(marked)
+    return marked
 
 
 class Verdict(NamedTuple):

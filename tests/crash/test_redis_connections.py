@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
 import random
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pytest
 from redis.asyncio import Redis
 from tests.crash._children import Child
 from tests.crash._redis_children import FORK, add_at
-from tests.crash._redis_load import connections, new_agent, storm
+from tests.crash._redis_load import connections, left_open, new_agent, storm
 from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
 from tests.servers.databases import RedisServer, redis_server
@@ -39,21 +38,6 @@ from orbiter.memory.errors import AccessError
 __all__ = ["redis_server"]
 
 TICK = timedelta(microseconds=1)
-
-
-def left_open(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that leaves connections open, which say so when they are freed: here and now."""
-
-    @functools.wraps(test)
-    def with_burial(*args: Any, **named: Any) -> None:
-        test(*args, **named)
-        for _ in range(3):  # what one round frees may hold what the next one finds
-            gc.collect()
-
-    marked = with_burial
-    for warning in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
-        marked = pytest.mark.filterwarnings(f"ignore::{warning}")(marked)
-    return marked
 
 
 @pytest.fixture
@@ -126,13 +110,11 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
 
 # Once in thousands of times a connection that is cancelled while it is being made is freed before
 # it is closed, and says so; that none stays at the server, the next test sees.
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_storm_of_cancellations_mixes_up_no_answers_and_loses_nothing(
+@left_open
+def test_a_storm_of_cancellations_mixes_up_no_answers_and_loses_nothing(
     redis_server: RedisServer,
 ) -> None:
-    await storm(redis_server.url(), cancellations=600)
-    gc.collect()
+    asyncio.run(storm(redis_server.url(), cancellations=600))
 
 
 async def test_after_a_storm_of_cancellations_no_connection_is_left_over() -> None:
