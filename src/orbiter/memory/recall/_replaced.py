@@ -47,7 +47,8 @@ _BEHIND = 0.1
 """Points by which a statement stands behind the one that replaces it, as with facts."""
 _MAX_CHARACTERS, _MAX_SENTENCE = 2_000, 400
 """Characters of a text, and of a sentence, that may be a statement about somebody's life."""
-_MAX_BYTES = 2**20
+_MAX_BYTES = 8 * 2**20
+"""How much is remembered of what was read, some 3 KB of a text: each question compares hundreds."""
 
 _SENTENCE = re.compile(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
 _CLAUSE = re.compile(r"[,;:]\s|\s[–—-]+\s|\s(?:but|and then|so)\s")
@@ -239,7 +240,6 @@ def _ordered_topics(word: str, clause: str) -> frozenset[str]:
     return _topics(f"{word} to" if word == "moved" and _OF_PLACE.search(clause) else word)
 
 
-@text_cache(max_bytes=_MAX_BYTES)
 def _read(sentence: str) -> _Sentence:
     text = sentence.replace("’", "'").lower()
     clauses = [clause for clause in _CLAUSE.split(text) if clause.strip()]
