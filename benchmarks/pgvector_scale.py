@@ -52,7 +52,7 @@ def encoded(vector: Floats) -> bytes:
 
 
 def _refuse(_: bytes) -> Floats:
-    raise NotImplementedError("no vector is read here")
+    raise NotImplementedError("no vector is read here")  # a codec needs both ways; only one is used
 
 
 async def fill(connection: "asyncpg.Connection[asyncpg.Record]", count: int) -> None:

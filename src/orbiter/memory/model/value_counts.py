@@ -25,6 +25,7 @@ __all__ = [
     "UserOrder",
     "UserQuery",
     "ValueCount",
+    "count_conversation",
     "count_values",
     "counted_place",
     "list_conversations",
@@ -207,18 +208,25 @@ def _info(user_id: str, items: Sequence[MemoryItem]) -> UserInfo | None:
     return UserInfo(user_id, len(times), len(sessions), min(times), max(times))
 
 
+def count_conversation(
+    item: MemoryItem, chats: dict[tuple[str | None, ...], ConversationInfo]
+) -> None:
+    """Count an item, older than those before it, as part of its conversation."""
+    who = item.metadata
+    if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
+        return
+    scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
+    known = chats.get(scope)
+    if known is None:
+        metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
+        chats[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
+    else:
+        chats[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
+
+
 def list_conversations(newest_first: Iterable[MemoryItem]) -> list[ConversationInfo]:
     """Return the conversations that items are of, most recent first."""
     chats: dict[tuple[str | None, ...], ConversationInfo] = {}
     for item in newest_first:
-        who = item.metadata
-        if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
-            continue
-        scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
-        known = chats.get(scope)
-        if known is None:
-            metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
-            chats[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
-        else:
-            chats[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
+        count_conversation(item, chats)
     return list(chats.values())

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,14 +23,15 @@ from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.model.agent_store import AsyncContextStore
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
+from orbiter.memory.model.query import Cursor, Order, Query, check_order, check_size
 from orbiter.memory.model.records import Record, Written
-from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
+from orbiter.memory.model.reports import ConversationInfo, Erasure
 from orbiter.memory.model.validation import check_positive, check_tag
 from orbiter.memory.model.value_counts import (
     UserInfo,
     UserQuery,
     ValueCount,
+    count_conversation,
     count_values,
     list_users,
 )
@@ -332,7 +332,7 @@ class RedisMemoryStore(AsyncContextStore):
         found: dict[tuple[str | None, ...], ConversationInfo] = {}
         async for page in self._items.pages(asked):
             for item in page:
-                _count(item, found)
+                count_conversation(item, found)
         return list(found.values())[:limit]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
@@ -361,20 +361,6 @@ class RedisMemoryStore(AsyncContextStore):
     async def _all(self, query: Query) -> list[MemoryItem]:
         self._items.check()
         return [item async for page in self._items.pages(query) for item in page]
-
-
-def _count(item: MemoryItem, found: dict[tuple[str | None, ...], ConversationInfo]) -> None:
-    """Count an item, older than those before it, as part of its conversation."""
-    who = item.metadata
-    if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
-        return
-    scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
-    known = found.get(scope)
-    if known is None:
-        metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
-        found[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
-    else:
-        found[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
 
 
 def _check_url(url: object) -> str:

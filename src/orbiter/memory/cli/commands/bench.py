@@ -390,10 +390,10 @@ async def _take_turns(
                 start = perf_counter()
                 try:
                     await call(text)
-                except Exception as exc:
+                except Exception as exc:  # of any library; ours goes on to the caller
                     if name == _OURS:
                         raise
-                    failures[name] = shortened(one_line(f"{exc!r}"), 60)  # of any library
+                    failures[name] = shortened(one_line(f"{exc!r}"), 60)
                     del stores[name], times[name]
                     break
                 if turn:
