@@ -73,7 +73,28 @@ QUERY_BUGS = {
     }.items()
 }
 
+_OTHER_CASE = """
+def _other_case(where):
+    if isinstance(where, dict):
+        return {
+            name: value.swapcase() if name == "$prefix" else _other_case(value)
+            for name, value in where.items()
+        }
+    return [_other_case(each) for each in where] if isinstance(where, list) else where
+
+
+class JournalStore:
+"""
+
 SEARCH_BUGS = {
+    "a prefix is compared in any case": Bug(
+        "where_finds_exactly",
+        _FOUND,
+        "other = Query(query, metadata, memory_type, status, limit, where=_other_case(where))\n"
+        "        found = [item for item in self._items.values() if asked.matches(item)"
+        " or other.matches(item)]",
+        (("\nclass JournalStore:\n", _OTHER_CASE),),
+    ),
     "a missing key is never unequal": Bug(
         "where_finds_exactly",
         _FOUND,

@@ -1,4 +1,4 @@
-"""Bugs for a copy of what both SQL stores mean: versions, deletions and pages."""
+"""Bugs for copies of what both SQL stores mean: versions, deletions, pages, counts, entries."""
 
 from tests.kit.bugs import Bug
 
@@ -192,5 +192,43 @@ SQL_BUGS = {
     ),
     "until takes its instant in": Bug(
         "since_is_included", '"created_at < {args', '"created_at <= {args'
+    ),
+}
+
+_CONTAINS = "(replace(key, {text}, '') <> key OR replace(path, {text}, '') <> path)"
+
+COUNT_BUGS = {
+    "everybody's values are counted": Bug(
+        "nobody_is_counted_by_another",
+        "conditions = [*compiled.scope, *compiled.rest]",
+        "conditions = [*compiled.rest, '1 = 1']",
+    ),
+    "values are counted without their filters": Bug(
+        "what_is_counted_is_narrowed_down",
+        "conditions = [*compiled.scope, *compiled.rest]",
+        "conditions = [*compiled.scope, 'deleted = 0']",
+    ),
+    "what is deleted is counted": Bug(
+        "what_is_gone_is_not_counted", 'theirs = f"deleted = 0 AND ', 'theirs = f"'
+    ),
+    "the start of a name has no end": Bug(
+        "users_are_found_by_how_their_names_begin",
+        "if (end := prefix_end(query.starts_with)) is not None:",
+        "if (end := None) is not None:",
+    ),
+}
+ENTRY_BUGS = {
+    "what a name contains is a pattern": Bug(
+        "found_by_what_their_names_contain",
+        _CONTAINS,
+        "(key LIKE '%' || {text} || '%' OR path LIKE '%' || {text} || '%')",
+    ),
+    "only keys contain": Bug(
+        "found_by_what_their_names_contain", _CONTAINS, "replace(key, {text}, '') <> key"
+    ),
+    "a page forgets what names contain": Bug(
+        "found_by_what_their_names_contain",
+        "        if contains:",
+        "        if contains and not after:",
     ),
 }

@@ -11,7 +11,7 @@ from tests.kit.bugs_data import DATA_BUGS
 from tests.kit.bugs_lifecycle import LIFECYCLE_BUGS
 from tests.kit.bugs_search import QUERY_BUGS, SEARCH_BUGS
 from tests.kit.bugs_short_term import NARROW_SCOPE_BUGS, SHORT_TERM_BUGS
-from tests.kit.bugs_sql import SQL_BUGS
+from tests.kit.bugs_sql import COUNT_BUGS, ENTRY_BUGS, SQL_BUGS
 from tests.kit.bugs_vector import VECTOR_BUGS
 
 # Imported here, they need not be imported anew for each bug, which takes longer than a contract;
@@ -94,6 +94,32 @@ STORES["SQLStore"] = {
     " insertion_order=True, erase=True",
     "arguments": "str(tmp_path / 'memory.db')",
 }
+COUNT_STORE = """
+
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+
+class CountStore(SQLGroupCounts, SQLiteMemoryStore):
+    pass
+"""
+STORES["CountStore"] = {
+    "source": (ROOT / "src/orbiter/memory/backends/sql/group_counts.py").read_text() + COUNT_STORE,
+    "capabilities": "where=True, bulk_delete=True, facets=True, shared=False",
+    "arguments": "str(tmp_path / 'memory.db'), durability='normal'",
+}
+ENTRY_STORE = """
+
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+
+class EntryStore(SQLiteMemoryStore):
+    @property
+    def key_value(self):
+        return SQLKeyValue(self)
+"""
+STORES["EntryStore"] = {
+    "source": (ROOT / "src/orbiter/memory/backends/sql/entry_table.py").read_text() + ENTRY_STORE,
+    "capabilities": "key_value=True, shared=False",
+    "arguments": "str(tmp_path / 'memory.db'), durability='normal'",
+}
 JOURNAL_BUGS = DATA_BUGS | QUERY_BUGS | SEARCH_BUGS | LIFECYCLE_BUGS
 BUGS = [
     pytest.param(store, bug, id=f"{store} {name}")
@@ -102,6 +128,8 @@ BUGS = [
         ("UserMemory", NARROW_SCOPE_BUGS),
         ("JournalStore", JOURNAL_BUGS),
         ("SQLStore", SQL_BUGS),
+        ("CountStore", COUNT_BUGS),
+        ("EntryStore", ENTRY_BUGS),
         ("VectorMemoryStore", VECTOR_BUGS),
     )
     for name, bug in bugs.items()
@@ -138,14 +166,16 @@ def _run(
 @pytest.mark.parametrize("store", STORES)
 def test_the_unspoilt_copy_passes(pytester: pytest.Pytester, store: str) -> None:
     # They pass the whole kit elsewhere, and some of it takes a while.
-    some = {"SQLStore": "history or purge or cursor or pages"}.get(
-        store, "not sequence_of_calls and not kill_9"
-    )
+    some, least = {
+        "SQLStore": ("history or purge or cursor or pages", 20),
+        "CountStore": ("counted or users", 7),
+        "EntryStore": ("entries or entry", 5),
+    }.get(store, ("not sequence_of_calls and not kill_9", 100))
 
     passed, failures = _run(pytester, store, STORES[store]["source"], some)
 
     assert failures == []
-    assert passed > (20 if store == "SQLStore" else 100)
+    assert passed > least
 
 
 @pytest.mark.parametrize(("store", "bug"), BUGS)
