@@ -1,5 +1,6 @@
 """Processes that bring the same history along at once store it once."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integrations.model_provider import Provider, running_provider
-from tests.timing import HANG, scaled
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AgentMemory, sync
 from orbiter.memory.integrations import _resent_history
@@ -86,11 +87,38 @@ async def test_the_lease_of_a_process_that_was_killed_ends_by_itself(
     monkeypatch.setattr(_resent_history, "_LEASE_SECONDS", 0.2)
     async with AgentMemory(url, embeddings=None) as memory:
         chat = memory.scope(user_id="alice").chat("default")
-        left: Any = _resent_history.lease(chat)
-        await left.__aenter__()  # and nobody leaves it
+        await _resent_history._take(chat)  # and nobody renews it, or gives it back
 
         async with _resent_history.lease(chat):
             pass
 
-        await left.__aexit__(None, None, None)
+        assert await chat.kv.list() == []
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+async def test_a_history_that_takes_longer_than_a_lease_keeps_others_waiting(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_resent_history, "_LEASE_SECONDS", scaled(1.0))
+    order: list[str] = []
+    async with (
+        AgentMemory(url, embeddings=None) as memory,
+        AgentMemory(url, embeddings=None) as elsewhere,
+    ):
+        chat, same = (each.scope(user_id="alice").chat("default") for each in (memory, elsewhere))
+
+        async def wait_for_it() -> None:
+            async with _resent_history.lease(same):
+                order.append("other")
+
+        async def is_renewed() -> bool:
+            return any(each.version > 4 for each in await chat.kv.list())
+
+        async with _resent_history.lease(chat):
+            other = asyncio.create_task(wait_for_it())
+            await until(is_renewed)  # more often than a lease has thirds, so it would be over
+            order.append("long")
+        await other
+
+        assert order == ["long", "other"]
         assert await chat.kv.list() == []

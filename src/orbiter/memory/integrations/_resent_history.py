@@ -34,7 +34,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from orbiter.memory.agent import Chat, ScopedMemory
-from orbiter.memory.errors import UnsupportedError, VersionConflict
+from orbiter.memory.errors import MemoryError, UnsupportedError, VersionConflict
 from orbiter.memory.messages import Format, codec_for
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, result_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS
@@ -302,32 +302,56 @@ async def one_at_a_time(scope: MemoryMetadata) -> AsyncIterator[None]:
 
 _LEASE_PATH, _LEASE_KEY = ("orbiter.wrap",), "history"
 _LEASE_SECONDS, _LEASE_WAIT = 30.0, 0.02
-"""How long a process may take to bring a history along, and how often others look meanwhile."""
+"""After how long the lease of a killed process is over, and how often others look meanwhile."""
 
 
 @asynccontextmanager
 async def lease(chat: Chat) -> AsyncIterator[None]:
-    """Keep other processes from bringing a history along meanwhile.
+    """Keep other processes from bringing a history along meanwhile, however long it takes.
 
-    It is an entry of the chat, put on condition that there is none. That of a process that was
-    killed is over by itself. A store that keeps no entries has no lease.
+    It is an entry of the chat, put on condition that there is none, and renewed until the end.
+    That of a process that was killed is over by itself. A store that keeps no entries has no lease.
     """
     version = await _take(chat)
+    is_over = asyncio.Event()
+    renewal = asyncio.create_task(_renew(chat, version, is_over))
     try:
         yield
     finally:
-        if version:
-            with suppress(VersionConflict):  # it took too long, and another has the lease
+        is_over.set()  # not cancelled: a version that nobody knows could not be deleted
+        if version := await renewal:
+            with suppress(VersionConflict):  # nothing ran here for so long that another has it
                 await chat.kv.delete(_LEASE_PATH, _LEASE_KEY, expected_version=version)
 
 
 async def _take(chat: Chat) -> int:
     while True:
         try:
-            return await chat.kv.put(
-                _LEASE_PATH, _LEASE_KEY, b"", ttl=_LEASE_SECONDS, expected_version=0
-            )
+            return await _put(chat, 0)
         except VersionConflict:
             await asyncio.sleep(_LEASE_WAIT)
         except UnsupportedError:
             return 0
+
+
+async def _renew(chat: Chat, version: int, is_over: asyncio.Event) -> int:
+    """Renew a lease until *is_over*; return its version, 0 if it is not ours any more."""
+    while version:
+        try:
+            async with asyncio.timeout(_LEASE_SECONDS / 3):
+                await is_over.wait()
+            break
+        except TimeoutError:
+            try:
+                version = await _put(chat, version)
+            except VersionConflict:
+                version = 0
+            except MemoryError:  # whoever brings the history along is told by its own call
+                break
+    return version
+
+
+async def _put(chat: Chat, version: int) -> int:
+    return await chat.kv.put(
+        _LEASE_PATH, _LEASE_KEY, b"", ttl=_LEASE_SECONDS, expected_version=version
+    )
