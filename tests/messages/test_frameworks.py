@@ -233,6 +233,29 @@ _BEDROCK: dict[str, list[dict[str, Any]]] = {
             ],
         },
     ],
+    "files in S3": [
+        {
+            "role": "user",
+            "content": [
+                {"text": "What do they say?"},
+                {
+                    "image": {
+                        "format": "jpeg",
+                        "source": {"s3Location": {"uri": "s3://bucket/picture.jpg"}},
+                    }
+                },
+                {
+                    "document": {
+                        "format": "pdf",
+                        "name": "Report",
+                        "source": {
+                            "s3Location": {"uri": "s3://bucket/key", "bucketOwner": "111122223333"}
+                        },
+                    }
+                },
+            ],
+        },
+    ],
     "thoughts": [
         {"role": "user", "content": [{"text": "Weather?"}]},
         {

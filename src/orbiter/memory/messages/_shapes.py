@@ -417,6 +417,10 @@ def _file(kind: str, body: Mapping[str, Any]) -> Message | None:
         held = {"type": "text", "media_type": "text/plain", "data": source["text"]}
     elif source.get("bytes") is not None and media:
         held = {"type": "base64", "media_type": media, "data": source["bytes"]}
+    elif isinstance(place := source.get("s3Location"), Mapping) and media and place.get("uri"):
+        held = {"type": "url", "url": str(place["uri"]), "media_type": media}
+        if place.get("bucketOwner"):
+            held["bucket_owner"] = place["bucketOwner"]
     else:
         return None
     return {"type": kind, "source": held, **title}

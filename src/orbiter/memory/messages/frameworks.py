@@ -222,7 +222,7 @@ def _of_picture(block: Message) -> Part | None:
     if source.get("type") == "base64":
         media, data = source.get("media_type"), source.get("data")
         return Part(kind="image", media=str(media), data=str(data))
-    return Part(str(source["url"]), "url") if source.get("url") else None
+    return Part(str(source["url"]), "url", block=block) if source.get("url") else None
 
 
 _READERS = {
@@ -301,12 +301,29 @@ def _bedrock(part: Part) -> Message | None:
     if part.kind == "image" and data is not None:
         form = part.media.removeprefix("image/").replace("jpg", "jpeg")
         return {"image": {"format": form, "source": {"bytes": data}}} if form in _FORMS else None
-    return None  # it has no pictures by URL, and thoughts need a signature
+    if part.kind == "url" and (place := _in_s3(part)):
+        form = place.pop("media").removeprefix("image/")
+        return {"image": {"format": form, "source": {"s3Location": place}}}
+    return None  # it has pictures by URL only of S3, and thoughts need a signature
+
+
+def _in_s3(part: Part) -> dict[str, str] | None:
+    """Return where a file of Bedrock is in S3, with its `media` type; `None` for other URLs."""
+    source = (part.block or {}).get("source")
+    if not isinstance(source, Mapping) or not part.text.startswith("s3://"):
+        return None
+    place = {"uri": part.text, "media": str(source.get("media_type") or "")}
+    owner = source.get("bucket_owner")
+    return place | ({"bucketOwner": str(owner)} if owner else {})
 
 
 def _bedrock_document(part: Part) -> Message | None:
     """Return a file without its name; `None` for what is none, or of a kind that it takes not."""
-    form = next((form for form, media in DOCUMENTS.items() if media == part.media), None)
+    place = _in_s3(part) if part.kind == "file url" else None
+    kind = place.pop("media") if place else part.media
+    form = next((form for form, media in DOCUMENTS.items() if media == kind), None)
+    if place and form:
+        return {"format": form, "source": {"s3Location": place}}
     data = _bytes(part.data) if part.kind == "file" and form is not None else None
     if not data:
         return None
