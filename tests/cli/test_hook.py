@@ -369,3 +369,57 @@ def test_an_empty_name_remembers_nothing_for_anybody(cli: Cli, tmp_path: Path, s
     assert result.exit_code == 0
     assert f"`--{scope}` is empty" in result.stderr
     assert contents(cli, "--all") == ["mine"]
+
+
+def test_what_claude_code_writes_beside_messages_is_not_remembered(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """Kinds of lines and fields of an event as Claude Code 2.1.326 wrote them."""
+    path, session = tmp_path / "s1.jsonl", {"sessionId": "s1"}
+    about = {**session, "cwd": FOLDER, "isSidechain": False, "version": "2.1.326"}
+    prompt = {"role": "user", "content": "Please remember: the deploy port is 7431."}
+    found = [{"type": "tool_reference", "tool_name": "mcp__orbiter-memory__memory_add"}]
+    search = {"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {"query": "x"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": found}
+    lines: list[dict[str, object]] = [
+        {"type": "queue-operation", "operation": "enqueue", "content": prompt["content"]},
+        {**about, "type": "user", "uuid": "u1", "promptSource": "sdk", "message": prompt},
+        {**about, "type": "attachment", "uuid": "u2", "attachment": {"type": "date"}},
+        {"type": "atis-latch", "atis": ""},
+        {"type": "api-request-blob", "hash": "c8", "message": prompt},
+        {"type": "api-request", "id": "r1", "params": {"model": "m"}},
+        {"type": "tools-used", "tools": ["ToolSearch"]},
+        {
+            **about, "type": "assistant", "uuid": "u3",
+            "message": {"id": "m1", "role": "assistant", "content": [search]},
+        },
+        {"type": "last-prompt", "lastPrompt": prompt["content"], "leafUuid": "u3"},
+        {**about, "type": "user", "uuid": "u4", "message": {"role": "user", "content": [result]}},
+        {
+            **about, "type": "assistant", "uuid": "u5",
+            "message": {
+                "id": "m2", "role": "assistant", "content": [{"type": "text", "text": "Noted."}],
+            },
+        },
+        {**about, "type": "system", "subtype": "stop_hook_summary", "uuid": "u6", "hookCount": 1},
+        {"type": "cost-state", "totalCostUSD": 0.1},
+    ]  # fmt: skip
+    path.write_text("".join(f"{json.dumps({**session, **each})}\n" for each in lines))
+
+    cli.ok(
+        *("hook", "--wait"),
+        stdin=stop(
+            path,
+            prompt_id="p1",
+            effort={"level": "medium"},
+            last_assistant_message="Noted.",
+            background_tasks=[],
+            session_crons=[],
+        ),
+    )
+
+    kinds = [each["memory_type"] for each in cli.json("list")["items"]]
+    assert sorted(kinds) == ["ai", "ai", "human", "tool"]
+    context = started(cli, session_id="s2")
+    assert context.count("the deploy port is 7431") == 1
+    assert "Noted." in context

@@ -310,6 +310,26 @@ def test_the_file_of_a_project_is_for_everybody(
     assert "already" in again
 
 
+@pytest.mark.parametrize("client", sorted({"claude-code", "cursor", "opencode"}))
+def test_a_variable_that_a_program_did_not_replace_is_not_set(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    """As Claude Code 2.1.326 starts it, where the variable of a committed file is not set."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    cli.ok("install", client, "--project", "--via", "command")
+    entry = servers(client, home / PROJECT_FILES[client])["orbiter-memory"]
+    env = entry.get("env") or entry["environment"]
+    assert "ORBITER_MEMORY_URL" in env["ORBITER_MEMORY_URL"]
+
+    stored = cli("remember", "the port is 7431", env=env)
+    shown = json.loads(cli("config", "--json", env=env).stdout)
+
+    assert stored.exit_code == 0, stored.output
+    assert (home / "data/orbiter-memory/memory.db").is_file()
+    assert not [*home.glob("*ORBITER*")]
+    assert shown["url"]["from"] == "the user's data directory"
+
+
 @pytest.mark.parametrize("client", sorted(set(FILES) - set(PROJECT_FILES)))
 def test_a_program_without_files_of_projects_says_so(cli: Cli, home: Path, client: str) -> None:
     refused = cli("install", client, "--project")

@@ -368,10 +368,13 @@ def test_a_settings_file_that_makes_no_sense_is_refused(
     assert "cannot be read" in missing.stderr
 
 
-def test_all_commands_read_the_store_from_the_settings_file(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unset", [None, "", "${ORBITER_MEMORY_URL}"])
+def test_all_commands_read_the_store_from_the_settings_file(
+    cli: Cli, tmp_path: Path, unset: str | None
+) -> None:
     file, other = tmp_path / "memory.toml", tmp_path / "other.db"
     file.write_text(f'url = "{other}"\nmodel = "none"\ntoken = "om_secret"\n')
-    env = {"ORBITER_MEMORY_CONFIG": str(file), "ORBITER_MEMORY_URL": None}
+    env = {"ORBITER_MEMORY_CONFIG": str(file), "ORBITER_MEMORY_URL": unset}
 
     told = cli("config", "--json", env={**env, "ORBITER_MEMORY_MODEL": None})  # type: ignore[dict-item]
     made = cli("remember", "tea", env=env)  # type: ignore[arg-type]

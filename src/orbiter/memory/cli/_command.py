@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, report
 from orbiter.memory.cli._output import Output
-from orbiter.memory.cli._settings_file import file_setting
+from orbiter.memory.cli._settings_file import SHARED, file_setting
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
@@ -75,7 +75,7 @@ class Target:
         if given is not None:
             return given or None, f"--{name}"
         variable = f"{_ENV}{name.upper()}"
-        if variable in os.environ:
+        if os.environ.get(variable) or (variable in os.environ and name not in SHARED):
             return os.environ[variable] or None, variable
         from_file, place = file_setting(name)
         if from_file is not None:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import INTERRUPTED, USAGE, UsageError, report, say
+from orbiter.memory.cli._settings_file import drop_placeholders
 
 __all__ = ["NAME", "app", "run"]
 
@@ -243,6 +244,7 @@ def root(
     ] = False,
 ) -> None:
     """Memory for LLM agents: remember, recall, inspect, correct."""
+    drop_placeholders()
     if debug:
         os.environ["ORBITER_DEBUG"] = "1"
 

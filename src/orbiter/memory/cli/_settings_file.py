@@ -12,12 +12,21 @@ import typer
 
 from orbiter.memory.cli._error_messages import UsageError
 
-__all__ = ["SHARED", "file_setting", "read_settings", "setting", "settings_in_force"]
+__all__ = [
+    "SHARED",
+    "drop_placeholders",
+    "file_setting",
+    "read_settings",
+    "setting",
+    "settings_in_force",
+]
 
 SHARED = ("url", "token", "model")
 """Settings that every command reads from the file, too."""
 
 _PREFIX = "ORBITER_MEMORY_"
+_PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
+"""How files of other programs stand for a variable."""
 
 
 def setting(*names: str, text: str, **more: Any) -> Any:
@@ -31,6 +40,17 @@ def setting(*names: str, text: str, **more: Any) -> Any:
 def variable_of(name: str) -> str:
     """Return the variable that an option can be set by."""
     return _PREFIX + name.upper().replace("-", "_")
+
+
+def drop_placeholders() -> None:
+    """Unset variables whose value is their own placeholder, such as `${ORBITER_MEMORY_URL}`.
+
+    A file that `install --project` wrote has those. Claude Code passes them on as they are where
+    the variable is not set; as a URL, it would be a file of that name in the project.
+    """
+    for name in [each for each in os.environ if each.startswith(_PREFIX)]:
+        if os.environ[name] in [each.replace("NAME", name) for each in _PLACEHOLDERS]:
+            del os.environ[name]
 
 
 def flag_of(option: Any) -> str:
