@@ -24,6 +24,13 @@ def test_what_is_remembered_is_recalled_listed_and_shown(cli: Cli) -> None:
         assert part in shown
 
 
+def test_what_is_not_indexed_is_listed_and_not_recalled(cli: Cli) -> None:
+    item_id = cli.remember("The alarm code is 4711", "--no-index")
+
+    assert cli.ok("list", "--query", "4711").startswith(item_id)
+    assert cli.json("recall", "alarm code")["hits"] == []
+
+
 def test_recall_gives_scores_and_reasons_as_json(cli: Cli) -> None:
     item_id = cli.remember("Mia is allergic to peanuts")
     cli.remember("We fly on Monday")

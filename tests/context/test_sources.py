@@ -50,6 +50,21 @@ async def test_a_store_gives_what_shares_words_with_the_task(
     assert "## Relevant memories" not in nothing.text
 
 
+async def test_a_store_gives_nothing_that_is_not_indexed(
+    soul: Path, store: SQLiteMemoryStore
+) -> None:
+    hidden = MemoryMetadata(user_id="ann", extra={"indexed_by": False})
+    await store.add_many(
+        [HumanMemory(content=f"about the ethics of it, {n}", metadata=hidden) for n in range(9)]
+    )
+
+    for task in ("about the ethics of it", "ethics"):
+        context = await ContextManager(soul).assemble(task, long_term=store, scope=ANN)
+        given = [entry.content for entry in parse(context.text, mark=context.marks[1])]
+        assert given == ["Ann thinks ethics of machines matter most"]
+    await store.close()
+
+
 @pytest.mark.parametrize(
     ("task", "found"),
     [

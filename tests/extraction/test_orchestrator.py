@@ -85,6 +85,19 @@ async def test_what_is_new_in_any_conversation_is_read_once(any_alice: ScopedMem
     assert await drafts(any_alice) == ["a=1", "b=2", "c=3"]
 
 
+async def test_what_is_not_indexed_becomes_no_fact(any_alice: ScopedMemory) -> None:
+    extractor = LineExtractor()
+    work, _ = orchestrated(any_alice, extractor)
+    await any_alice.chat("c").add("code is 4711", index=False)
+    await any_alice.chat("c").add("a is 1")
+
+    await work.enqueue_new()
+    await work.run()
+
+    assert await drafts(any_alice) == ["a=1"]
+    assert "code is 4711" not in [text for texts in extractor.seen for text in texts]
+
+
 async def test_facts_of_a_chat_belong_to_the_handle_it_is_of(memory: AgentMemory, who: str) -> None:
     work, _ = orchestrated(memory.scope(user_id=who), LineExtractor())
     session = memory.scope(user_id=who, session_id="s")

@@ -16,6 +16,12 @@ def _found_in(text: str, query: str = "query.casefold()") -> str:
 
 
 QUERY_BUGS = {
+    "a text that is not indexed is not there": Bug(
+        "is_listed_and_found_by_filters",
+        _FOUND,
+        f"{_FOUND}\n        found = [item for item in found"
+        " if not query or item.metadata.extra.get('indexed_by') is not False]",
+    ),
     "a query is trimmed": Bug(
         "neither_more_nor_less", _ASKED, _ASKED.replace("(query,", "(query.strip(),")
     ),

@@ -29,6 +29,14 @@ SQL_BUGS = {
         f"{_STORE}{_ERASE}from orbiter.memory.model.reports import Erasure\n"
         "        return Erasure(items=await self.delete_many(item_ids))\n",
     ),
+    "words are looked for in every row": Bug(
+        "no_words_find_what_is_not_indexed",
+        _STORE,
+        f"{_STORE}\n    async def match_words(self, terms, asked):\n"
+        "        found = await super().match_words(terms, asked)\n"
+        "        rows = await self.search(query=terms[0], metadata=asked.metadata)\n"
+        "        return type(found)(rows, found.frequency, found.passages)\n",
+    ),
     "where is not asked": Bug(
         "where_joins",
         "            rest.append(dialect.fits(asked.condition, args))\n",

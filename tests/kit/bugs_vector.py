@@ -27,6 +27,16 @@ VECTOR_BUGS = {
         "if not query.strip():",
         "if True:",
     ),
+    "embeds what is not indexed": Bug(
+        "is_kept_and_never_embedded",
+        "for item in filter(is_indexed, items):",
+        "for item in items:",
+    ),
+    "what is not indexed any more keeps its vector": Bug(
+        "is_kept_and_never_embedded",
+        "vectors[item.content] if is_indexed(item) else None",
+        "vectors[item.content] if is_indexed(item) else self._index.vector_of(item)",
+    ),
     "filters after the cut": Bug(
         "filters_apply_before_the_cut",
         _HERE,

@@ -12,7 +12,7 @@ import pytest
 
 from orbiter.memory import HumanMemory, MemoryMetadata, ShortTermMemoryManager, SQLiteMemoryStore
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sqlite import migrations
+from orbiter.memory.backends.sqlite import migrations, schema
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends.sqlite.run import FACTORY
 from orbiter.memory.errors import StorageError
@@ -439,7 +439,7 @@ async def test_texts_folded_by_another_unicode_version_are_read_until_repaired(
 async def test_without_trigrams_everything_works_and_finds_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "WORDS", migrations.WORDS.replace("trigram", "unheardof"))
+    monkeypatch.setattr(schema, "WORDS", schema.WORDS.replace("trigram", "unheardof"))
     async with SQLiteMemoryStore(path) as store:
         await store.add_many([HumanMemory(id=f"i{n}", content=f"ÄPFEL {n}") for n in range(600)])
         await store.optimize()

@@ -309,9 +309,9 @@ async def test_purge_forgets_long_texts_in_transactions_of_a_few(
 
 
 def counted(documents: Any, made: list[int]) -> Any:
-    def count(content: str, user_id: str | None) -> Any:
+    def count(content: str, *more: str | None) -> Any:
         made.append(len(content))
-        return documents(content, user_id)
+        return documents(content, *more)
 
     return count
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from orbiter.memory.agent._updates import insert_many
 from orbiter.memory.agent.chat_history import (
+    append,
+    append_once,
     check_messages,
+    copies_for,
     find_calls,
     is_known_key,
     is_of,
@@ -19,19 +21,19 @@ from orbiter.memory.agent.chat_history import (
 from orbiter.memory.agent.inputs import (
     Given,
     check_text,
-    derived_id,
+    labels,
     narrowed,
     read_messages,
     within,
 )
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.runtime import Store, as_stored, check_ids
+from orbiter.memory.agent.runtime import Store
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_budget
-from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
+from orbiter.memory.errors import ItemNotFoundError, MessageError, QueryError
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.messages.costs import sent_tokens
-from orbiter.memory.model.copying import copy_item, item_of_text
+from orbiter.memory.model.copying import item_of_text
 from orbiter.memory.model.items import (
     HumanMemory,
     MemoryItem,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import Hit, RecallResult
 
 
-__all__ = ["Chat", "append", "append_once", "copies_for"]
+__all__ = ["Chat"]
 
 _HOURS, _MAX_RECENT = 2.0, 10
 _SHOWN = 40
@@ -136,6 +138,7 @@ class Chat(ScopedHandle):
         self,
         what: Given | Sequence[Given],
         *,
+        index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
     ) -> list[MemoryItem]:
@@ -146,11 +149,12 @@ class Chat(ScopedHandle):
         its name. What is of no known shape is a `MessageError`.
         What has an *idempotency_key* is appended once, however often it is tried. A conversation
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
-        of that.
+        of that. With `index=False`, they are in this conversation only: no recall returns them.
         """
+        more = labels(None, None, None, None, index=None if index is True else index)
         if type(what) is str and idempotency_key is None:  # as most are: it concerns no call
             check_text(what)
-            item = item_of_text(HumanMemory, what, within(self._scope, None, {}))
+            item = item_of_text(HumanMemory, what, within(self._scope, None, more))
             await (await self._store()).add(item)
             return self._said([item])
         seed = seed_of(self._scope, idempotency_key)
@@ -158,7 +162,7 @@ class Chat(ScopedHandle):
         async def read(calls: OpenCalls) -> list[MemoryItem]:
             is_long, scope = has_many_values(what), self._scope
             return await apart(
-                is_long, read_messages, what, scope, {}, format, as_human=True, open_calls=calls
+                is_long, read_messages, what, scope, more, format, as_human=True, open_calls=calls
             )
 
         calls = OpenCalls(seed=seed, orphans="note")
@@ -454,46 +458,3 @@ def _last_question(items: Sequence[MemoryItem]) -> str:
         if role_of(item) == "human" and item.content.strip():
             return item.content
     raise QueryError('this chat has no messages yet; give the task: `chat.context("…")`')
-
-
-async def append(
-    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], *, have_ids: bool
-) -> list[MemoryItem]:
-    """Store messages behind the last one, all or none; return them as stored."""
-    if have_ids:
-        await check_ids(store, items, scope)
-        await store.add_many(items, within=scope)
-        return await as_stored(store, items)
-    if len(items) == 1:
-        await store.add(items[0])
-    else:
-        await store.add_many(items)
-    return list(items)
-
-
-async def append_once(
-    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
-) -> tuple[list[MemoryItem], bool]:
-    """Store messages unless *key* stands for some already; return those, and whether it did."""
-    stored, is_new = await insert_many(store, scope, "said", items, key)
-    for item in stored:
-        if not is_of(item, scope):
-            raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
-    return stored, not is_new
-
-
-def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:
-    """Return copies of messages for another conversation; each says what it was copied from.
-
-    Their ids follow from their places alone, so that of two forks into one conversation a store
-    takes one.
-    """
-    copies = []
-    for place, item in enumerate(items):
-        copy = copy_item(item)
-        extra = {**item.metadata.extra, "forked_from": item.id}
-        fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
-        copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
-        copy.__dict__.update(id=derived_id(scope, "fork", place), version=1)
-        copies.append(copy)
-    return copies

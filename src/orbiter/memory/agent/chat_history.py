@@ -5,11 +5,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from orbiter.memory.agent._updates import insert_many
 from orbiter.memory.agent.inputs import derived_id
-from orbiter.memory.agent.runtime import Store
+from orbiter.memory.agent.runtime import Store, as_stored, check_ids
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.audit import silently
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
 from orbiter.memory.model.protocols import reads_newest
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
@@ -17,7 +19,10 @@ from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = [
+    "append",
+    "append_once",
     "check_messages",
+    "copies_for",
     "find_calls",
     "is_known_key",
     "is_of",
@@ -257,3 +262,46 @@ def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
                     f"the message names `{name}` `{getattr(item.metadata, name)}`, which is "
                     "another conversation; leave it out"
                 )
+
+
+async def append(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], *, have_ids: bool
+) -> list[MemoryItem]:
+    """Store messages behind the last one, all or none; return them as stored."""
+    if have_ids:
+        await check_ids(store, items, scope)
+        await store.add_many(items, within=scope)
+        return await as_stored(store, items)
+    if len(items) == 1:
+        await store.add(items[0])
+    else:
+        await store.add_many(items)
+    return list(items)
+
+
+async def append_once(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
+) -> tuple[list[MemoryItem], bool]:
+    """Store messages unless *key* stands for some already; return those, and whether it did."""
+    stored, is_new = await insert_many(store, scope, "said", items, key)
+    for item in stored:
+        if not is_of(item, scope):
+            raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
+    return stored, not is_new
+
+
+def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return copies of messages for another conversation; each says what it was copied from.
+
+    Their ids follow from their places alone, so that of two forks into one conversation a store
+    takes one.
+    """
+    copies = []
+    for place, item in enumerate(items):
+        copy = copy_item(item)
+        extra = {**item.metadata.extra, "forked_from": item.id}
+        fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+        copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
+        copy.__dict__.update(id=derived_id(scope, "fork", place), version=1)
+        copies.append(copy)
+    return copies

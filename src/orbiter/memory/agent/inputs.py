@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orbiter.memory.agent.keywords import Time, read_time
 from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.model.copying import copy_item, copy_metadata, item_of_text
-from orbiter.memory.model.items import RESERVED, HumanMemory, MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    RESERVED,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    role_of,
+)
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import read_source, with_trust
 
@@ -118,14 +125,16 @@ def labels(
     importance: float | None,
     source: str | None,
     extra: Mapping[str, object] | None,
+    *,
+    index: bool | None = None,
 ) -> dict[str, object]:
     """Return what `metadata.extra` is to hold, checked."""
-    if tags is None and importance is None and source is None and extra is None:
+    if tags is None and importance is None and source is None and extra is None and index is None:
         return {}
     if not isinstance(extra, Mapping | None):
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
     found: dict[str, object] = dict(extra or {})
-    named = {"tags": tags, "importance": importance, "source": source}
+    named = {"tags": tags, "importance": importance, "source": source, INDEXED_BY: index}
     for name, value in named.items():
         if value is not None and name in found:
             raise QueryError(f"`{name}` is given twice, by itself and in `extra`")
@@ -141,7 +150,14 @@ def labels(
         found["importance"] = importance
     if source is not None:
         found["source"] = require_text("source", source)
-    return _sourced(found)
+    by = {} if index is None else {INDEXED_BY: _read_index(index)}
+    return _sourced({**found, **by})
+
+
+def _read_index(index: object) -> bool:
+    if not isinstance(index, bool):
+        raise QueryError(f"`index` must be True or False, not {index!r}")
+    return index
 
 
 def _sourced(extra: Mapping[str, object]) -> dict[str, object]:

@@ -103,6 +103,7 @@ class ScopedMemory(MaintenanceMixin):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
+        index: bool = True,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
         **_names: Unpack[ExtraNames],
@@ -111,13 +112,14 @@ class ScopedMemory(MaintenanceMixin):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
+        returns it. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
         the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
         stored replaces it.
         """
-        more = labels(tags, importance, source, extra)
+        more = labels(tags, importance, source, extra, index=None if index is True else index)
         if type(what) is str and not more:  # as most are
             item = read(what, self._scope, more, format)
         else:
@@ -147,6 +149,7 @@ class ScopedMemory(MaintenanceMixin):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
+        index: bool = True,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
         **_names: Unpack[ExtraNames],
@@ -159,11 +162,9 @@ class ScopedMemory(MaintenanceMixin):
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
-        more = labels(tags, importance, source, extra)
-        is_long = has_many_values([things, more])
-        items = await apart(
-            is_long, read_messages, things, self._scope, more, format, as_human=False
-        )
+        more = labels(tags, importance, source, extra, index=None if index is True else index)
+        load = partial(read_messages, things, self._scope, more, format, as_human=False)
+        items = await apart(has_many_values([things, more]), load)
         date_items(items, created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
@@ -274,6 +275,7 @@ class ScopedMemory(MaintenanceMixin):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
+        index: bool | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -281,11 +283,11 @@ class ScopedMemory(MaintenanceMixin):
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
-        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
-        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
-        changed.
+        *expires* and *index* are as for `remember`; `never` removes the expiry. With
+        *expected_version* it is changed only if nobody changed it since; else `VersionConflict` is
+        raised, and nothing is changed.
         """
-        more = labels(tags, importance, source, extra)
+        more = labels(tags, importance, source, extra, index=index)
         if not more and content is None and status is None and expires is None:
             raise QueryError(
                 "there is nothing to change; give `content`, `tags=` or others; "
@@ -295,8 +297,9 @@ class ScopedMemory(MaintenanceMixin):
 
         def edit(item: MemoryItem) -> None:
             marks = {**more, **edited(item, content, source)}
-            if content is not None:
+            if content is not None or index is not None:
                 check_is_free(item)
+            if content is not None:
                 check_text(content, may_be_blank=item.memory_type == "file")
                 item.content = content
             if marks:

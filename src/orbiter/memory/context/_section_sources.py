@@ -18,7 +18,7 @@ from orbiter.memory.context.persona import Soul
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
 from orbiter.memory.model.facts import FactMemory, holding
 from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.tasks.offload import MANY, apart
@@ -343,7 +343,11 @@ async def _search(
     """
     accepted = MemoryStatus.ACCEPTED
     whole = query[:_LONGEST]
-    found = await store.search(query=whole, metadata=scope, status=accepted, limit=limit)
+    # Some more, as those that are not indexed are left out.
+    whole_matches = await store.search(
+        query=whole, metadata=scope, status=accepted, limit=limit + _PROBE
+    )
+    found = [item for item in whole_matches if is_indexed(item)][:limit]
     if len(found) >= limit:
         return found
     items = {item.id: item for item in found}
@@ -355,7 +359,8 @@ async def _search(
             for item in await store.search(
                 query=word, metadata=scope, status=accepted, limit=_PROBE
             )
-            if item.id not in {known.id for known in found}
+            if is_indexed(item)
+            and item.id not in {known.id for known in found}
             and starts_word.search(item.content.casefold())
         ]
         for item in hits:

@@ -29,7 +29,7 @@ from orbiter.memory.extraction._extractor import (
 from orbiter.memory.extraction._queue import ExtractionReport, Queue, home_of
 from orbiter.memory.model.derived import ExtractionMemory
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, is_indexed
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 
 if TYPE_CHECKING:
@@ -309,7 +309,8 @@ class MemoryOrchestrator:
             metadata=conversation, where={"id": {"$in": ids}}, limit=len(ids) or 1
         )
         there: dict[str, MemoryItem] = {item.id: item for item in found}
-        messages = [there[name] for name in ids if name in there]  # what was forgotten is not
+        # What was forgotten is not there; what is not indexed must not be recalled as a fact.
+        messages = [there[name] for name in ids if name in there and is_indexed(there[name])]
         home = home_of(conversation)
         handle = ScopedMemory(replace(self._session, scope=home))
         return len(await LongTermMemory(handle, self._extractor).extract(messages))

@@ -30,6 +30,7 @@ from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
 __all__ = [
+    "INDEXED_BY",
     "MAX_JSON",
     "MAX_NATIVE",
     "RESERVED",
@@ -42,6 +43,7 @@ __all__ = [
     "SystemMemory",
     "ToolMemory",
     "calls_of",
+    "is_indexed",
     "item_row",
     "new_id",
     "result_id",
@@ -51,6 +53,10 @@ __all__ = [
 RESERVED = "~"
 """How ids begin that are derived from names: no handle takes such an id from outside, or anybody
 who knows the names could take it before its owner does."""
+
+INDEXED_BY = "indexed_by"
+"""The key of `metadata.extra` that is `False` of an item that no index holds and no recall returns.
+Everything else is indexed by its content."""
 
 _NOT_IN_REPR = frozenset(
     ("id", "content", "metadata", "native", "created_at", "updated_at", "recorded_at")
@@ -339,6 +345,11 @@ def role_of(item: MemoryItem) -> Role | None:
     if role is not None:
         return role
     return item.memory_type if item.memory_type in _ROLES else None  # type: ignore[return-value]  # narrowed by the set
+
+
+def is_indexed(item: MemoryItem) -> bool:
+    """Tell whether recall may return *item*."""
+    return item.metadata.extra.get(INDEXED_BY) is not False
 
 
 def calls_of(item: MemoryItem) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from weakref import finalize
 
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.model.items import AIMemory, MemoryItem
+from orbiter.memory.model.items import AIMemory, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import (
     ConversationStore,
     Embeddings,
@@ -33,7 +33,12 @@ from orbiter.memory.recall._candidate_pool import (
     speaker_of,
 )
 from orbiter.memory.recall._dates import Span, closeness, named_day
-from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
+from orbiter.memory.recall._dedupe_query import (
+    MAX_READ,
+    fetch_distinct,
+    limit_per_cluster,
+    newest_of,
+)
 from orbiter.memory.recall._features import names_speaker, terms_of
 from orbiter.memory.recall._modes import warn_once
 from orbiter.memory.recall._query_analysis import Question, read, shortened
@@ -51,7 +56,6 @@ __all__ = [
     "gather",
     "look",
     "nearest",
-    "newest_of",
     "newest_that_differ",
     "newest_that_hold",
 ]
@@ -81,8 +85,6 @@ _MANY = 100
 _FEW, _SOME, _VERY_MANY = 20, 250, 2_000
 """How many are read at first, and then, if most say the same, to find some that differ."""
 _PAGE = 500
-_ALL = 10_000
-"""Items that are read of a store which has no other filters than the basic ones."""
 _PATIENCE = 2.0
 """Seconds that recall waits for what is still to be embedded, once in `_PAUSE` if there is more."""
 
@@ -349,32 +351,6 @@ def _is_sound(vector: Sequence[float], dimension: int) -> bool:
     return len(vector) == dimension and any(vector) and all(map(math.isfinite, vector))
 
 
-async def newest_of(
-    store: MemoryStore, asked: Query, *, before: MemoryItem | None = None
-) -> list[MemoryItem]:
-    """Return the newest items that match, or may do so in a store that only has the basics.
-
-    Where there are pages, the one of items older than *before*.
-    """
-    if not isinstance(store, LexicalStore):
-        return await store.search(
-            metadata=asked.metadata,
-            memory_type=asked.memory_type,
-            status=asked.status,
-            limit=asked.limit,
-        )
-    return await store.search(  # type: ignore[call-arg]  # stores that find by words page, too
-        metadata=asked.metadata,
-        memory_type=asked.memory_type,
-        status=asked.status,
-        limit=asked.limit,
-        since=asked.since,
-        until=asked.until,
-        where=asked.where,
-        before=before,
-    )
-
-
 async def _dated(
     store: MemoryStore, question: Question, query: Query, nearby: _Nearest | None
 ) -> list[MemoryItem]:
@@ -425,7 +401,9 @@ async def _around(
         return [[item] for item in items]
     spoken = await store.around([item.id for item in items if is_talk(item, names)], span=_SPAN)
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
-    talks = [[item for item in window if is_talk(item, names)] for window in spoken]
+    talks = [
+        [item for item in window if is_talk(item, names) and is_indexed(item)] for window in spoken
+    ]
     return [*([item] for item in items if not is_talk(item, names)), *talks]
 
 
@@ -450,7 +428,7 @@ async def newest_that_hold(store: MemoryStore, terms: list[str], asked: Query) -
     With *terms*, only items that hold one of them.
     """
     if not isinstance(store, LexicalStore):
-        found = await newest_of(store, replace(asked, limit=max(_ALL, asked.limit)))
+        found = await newest_of(store, replace(asked, limit=max(MAX_READ, asked.limit)))
         wanted = frozenset(terms)
         matching = (item for item in found if item.content.strip() and asked.matches(item))
         held = [item for item in matching if not wanted or not wanted.isdisjoint(terms_of(item))]

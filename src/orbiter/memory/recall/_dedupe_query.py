@@ -1,7 +1,7 @@
-"""Deduplicating queries: where copies fill an answer, the store is asked for the rest.
+"""Repeated queries: where an answer is full of what is of no use, the store is asked for the rest.
 
 A store answers with the best of what matches. If most of that says the same, it is asked again for
-what says something else, a bounded number of times.
+what says something else, a bounded number of times. So it is if some of the newest are not indexed.
 """
 
 from collections import Counter
@@ -10,13 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidate_pool import are_many
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
 from orbiter.memory.tasks.offload import apart
 
-__all__ = ["and_where", "fetch_distinct", "limit_per_cluster"]
+__all__ = ["MAX_READ", "and_where", "fetch_distinct", "limit_per_cluster", "newest_of"]
+
+MAX_READ = 10_000
+"""Items that are read of a store which has no other filters than the basic ones."""
 
 _TIMES = 8
 """How often a store is asked again for one list."""
@@ -31,6 +35,8 @@ _SHARE = 0.85
 _LONGEST = 1_000
 _COMPARED = 16
 
+_INDEXED: Where = {INDEXED_BY: {"$ne": False}}
+
 Ask = Callable[[Query], Awaitable[Sequence[MemoryItem]]]
 
 
@@ -39,6 +45,46 @@ def and_where(one: Where | None, other: Where | None) -> Where | None:
     if not one or not other:
         return one or other
     return {"$and": [one, other]}
+
+
+async def newest_of(
+    store: MemoryStore, query: Query, *, before: MemoryItem | None = None
+) -> list[MemoryItem]:
+    """Return the newest items that match, or may do so in a store that only has the basics.
+
+    Where there are pages, the one of items older than *before*. Few items are not indexed, and a
+    filter costs every question: what was read is read again without them only if it has some.
+    """
+    items = await _read_newest(store, query, before)
+    if all(map(is_indexed, items)):
+        return items
+    if isinstance(store, LexicalStore):
+        query = replace(query, where=and_where(query.where, _INDEXED))
+        return await _read_newest(store, query, before)
+    every = await _read_newest(store, replace(query, limit=max(MAX_READ, query.limit)), before)
+    return [item for item in every if is_indexed(item)][: query.limit]
+
+
+async def _read_newest(
+    store: MemoryStore, query: Query, before: MemoryItem | None
+) -> list[MemoryItem]:
+    if not isinstance(store, LexicalStore):
+        return await store.search(
+            metadata=query.metadata,
+            memory_type=query.memory_type,
+            status=query.status,
+            limit=query.limit,
+        )
+    return await store.search(  # type: ignore[call-arg]  # stores that find by words page, too
+        metadata=query.metadata,
+        memory_type=query.memory_type,
+        status=query.status,
+        limit=query.limit,
+        since=query.since,
+        until=query.until,
+        where=query.where,
+        before=before,
+    )
 
 
 async def fetch_distinct(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict, TypeVar
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
@@ -211,9 +211,15 @@ async def _find_candidates(
     vector: QuestionVector | None,
 ) -> Candidates:
     if mode == "recent":
-        return await by_time(store, request)
-    search = by_meaning if mode == "meaning" else by_all
-    return await search(store, request, seen or await _look(store, request, mode), vector)
+        candidates = await by_time(store, request)
+    else:
+        search = by_meaning if mode == "meaning" else by_all
+        seen = seen or await _look(store, request, mode)
+        candidates = await search(store, request, seen, vector)
+    if all(is_indexed(one.item) for one in candidates.scored):
+        return candidates
+    # Of a store whose indexes do not know of it.
+    return candidates._replace(scored=[one for one in candidates.scored if is_indexed(one.item)])
 
 
 def check_scope(scope: object) -> None:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import MemoryItem, is_indexed
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._candidate_pool import Clusters, speaker_of
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
@@ -78,8 +78,12 @@ _NO_CLUSTERS = Clusters()
 
 
 def who_says(item: MemoryItem) -> _Who:
-    """Return whose words these are: only what the same one says can be a repeat."""
-    return item.memory_type, speaker_of(item), item.metadata.user_id
+    """Return whose words these are: only what the same one says can be a repeat.
+
+    What is not indexed repeats nothing that is: the one that is left would be another's answer.
+    """
+    hidden = None if is_indexed(item) else "not indexed"
+    return item.memory_type, speaker_of(item), item.metadata.user_id, hidden
 
 
 def _are_alike(one: str, other: str, share: float) -> bool:

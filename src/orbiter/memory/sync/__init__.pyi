@@ -183,6 +183,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
+        index: bool = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
@@ -191,7 +192,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
+        returns it. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
         the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
@@ -275,6 +277,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
+        index: bool | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -282,9 +285,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
-        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
-        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
-        changed.
+        *expires* and *index* are as for `remember`; `never` removes the expiry. With
+        *expected_version* it is changed only if nobody changed it since; else `VersionConflict` is
+        raised, and nothing is changed.
         """
     def forget(
         self,
@@ -427,6 +430,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
+        index: bool = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
@@ -435,7 +439,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
+        returns it. A message may be a dict or what a provider's client returns;
         *format* names the provider, if it should not be detected. With an *idempotency_key*, only
         the first call stores something. Calling again, after a timeout or a crash, returns what
         was stored, even if it was changed or forgotten since. An item with an id that is already
@@ -451,6 +456,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
+        index: bool = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
@@ -504,6 +510,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
+        index: bool | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -511,9 +518,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
-        *expires* is as for `remember`; `never` removes the expiry. With *expected_version* it is
-        changed only if nobody changed it since; else `VersionConflict` is raised, and nothing is
-        changed.
+        *expires* and *index* are as for `remember`; `never` removes the expiry. With
+        *expected_version* it is changed only if nobody changed it since; else `VersionConflict` is
+        raised, and nothing is changed.
         """
     def forget(
         self,
@@ -712,6 +719,7 @@ class Chat(Blocking[agent.Chat]):
         self,
         what: Given | Sequence[Given],
         *,
+        index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
     ) -> list[MemoryItem]:
@@ -722,7 +730,7 @@ class Chat(Blocking[agent.Chat]):
         its name. What is of no known shape is a `MessageError`.
         What has an *idempotency_key* is appended once, however often it is tried. A conversation
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
-        of that.
+        of that. With `index=False`, they are in this conversation only: no recall returns them.
         """
     def items(
         self,

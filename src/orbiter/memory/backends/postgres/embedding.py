@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orbiter.memory.backends.postgres.derived_tables import LOCKED, NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.models import Kind, padded
-from orbiter.memory.backends.postgres.term_index import is_pending
+from orbiter.memory.backends.postgres.term_index import indexing, is_pending, read_indexed_by
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 
@@ -37,7 +37,9 @@ def take(
     if not rows:
         rows = yield from _take(dialect, "> 0", [model.key, taker, count, lease])
     if rows:
-        return [PendingItem(tuple(row)[:4], row[4], row[5] > 0) for row in rows], False
+        return [
+            PendingItem(tuple(row)[:4], row[4], row[5] > 0, read_indexed_by(row[6])) for row in rows
+        ], False
     ((is_there, is_left),) = yield Statement(
         "SELECT EXISTS (SELECT 1 FROM memory_models WHERE number = $1),"
         " EXISTS (SELECT 1 FROM memory_unembedded WHERE model = $1)",
@@ -58,7 +60,8 @@ def _take(dialect: PostgresDialect, put_off: str, args: list[object]) -> Steps[R
             " SET taken_by = $2, taken_until = clock_timestamp() + make_interval(secs => $4)"
             " FROM turn AS t WHERE u.model = $1 AND u.user_key = t.user_key AND u.id = t.id"
             " RETURNING u.user_key, u.id, u.put_off, u.place)"
-            " SELECT t.user_key, t.id, i.version, i.seq, i.content, t.put_off FROM taken AS t"
+            " SELECT t.user_key, t.id, i.version, i.seq, i.content, t.put_off,"
+            f" {indexing('i')} FROM taken AS t"
             f" JOIN memory_items AS i ON {dialect.beside('t', 'i')} WHERE i.deleted = 0"
             " ORDER BY t.put_off, t.place",
             args,

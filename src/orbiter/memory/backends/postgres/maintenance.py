@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from orbiter.memory.backends.postgres import derived_tables, schema
 from orbiter.memory.backends.postgres.derived_tables import NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.term_index import expected
+from orbiter.memory.backends.postgres.term_index import expected, indexing, read_indexed_by
 from orbiter.memory.backends.postgres.where import not_expired
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
+from orbiter.memory.backends.sql.embedder import passages_of
 from orbiter.memory.backends.sql.store import CHUNK
 
 __all__ = [
@@ -94,10 +95,11 @@ def some_items(dialect: PostgresDialect, last: str) -> Steps[Rows]:
     """Return the next items by id, and what is kept of them; `None` where they wait."""
     return (
         yield Statement(
-            f"WITH chosen AS MATERIALIZED (SELECT id, {dialect.owner} AS user_key, content"
-            f" FROM {dialect.everything} WHERE id > $1 AND deleted = 0 ORDER BY id"
-            f" LIMIT {VERIFIED})"
-            " SELECT c.user_key, c.id, c.content, (SELECT array_agg(array_to_string(p.terms, ' ')"
+            f"WITH chosen AS MATERIALIZED (SELECT id, {dialect.owner} AS user_key, content,"
+            f" {indexing('memory_items')} AS indexed_by FROM {dialect.everything}"
+            f" WHERE id > $1 AND deleted = 0 ORDER BY id LIMIT {VERIFIED})"
+            " SELECT c.user_key, c.id, c.content, c.indexed_by,"
+            " (SELECT array_agg(array_to_string(p.terms, ' ')"
             " ORDER BY p.passage) FROM memory_passages AS p WHERE p.user_key = c.user_key"
             " AND p.id = c.id), EXISTS (SELECT 1 FROM memory_models AS m WHERE m.is_walked"
             " AND NOT EXISTS (SELECT 1 FROM memory_unembedded AS u WHERE u.model = m.number"
@@ -115,12 +117,13 @@ def some_items(dialect: PostgresDialect, last: str) -> Steps[Rows]:
 def compare(rows: Rows) -> list[Wrong]:
     """Return what is wrong with items that `some_items` returned. Slow enough for a thread."""
     wrong: list[Wrong] = []
-    for owner, item_id, content, kept, is_unembedded, is_waiting in rows:
+    for owner, item_id, content, value, kept, is_unembedded, is_waiting in rows:
         if is_waiting:
             continue
-        if (kept or []) != expected(owner, content):
+        indexed_by = read_indexed_by(value)
+        if (kept or []) != expected(owner, content, indexed_by):
             wrong.append((owner, item_id, "has no terms, or the terms of another text"))
-        elif is_unembedded and content.strip():
+        elif is_unembedded and passages_of(content, indexed_by):
             wrong.append((owner, item_id, "has no vectors and is not queued for embedding"))
     return wrong
 

@@ -4,11 +4,12 @@ Version 3: when items expire, when they came, and the audit log. The log is one 
 layout: a chain has one end. Under row-level security whoever acts for a user can add to it and read
 nothing of it; where the chain ends is all they must know. Version 4: conversations as they were
 added, and versions as time goes. Version 5: the system messages of conversations. Version 6: facts
-by their keys and times. Version 7: entries of key and value.
+by their keys and times. Version 7: entries of key and value. Version 8: items that are not indexed.
 """
 
 from orbiter.memory.backends.postgres.derived_tables import FAMILY, OWNER
 from orbiter.memory.backends.postgres.where import end, has_end, is_expired
+from orbiter.memory.model.items import INDEXED_BY
 from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "FACT_FIELDS",
     "FACT_TIMES",
     "GOING",
+    "INDEXED",
     "RECORDED",
     "SYSTEM",
     "VERSION_TIMES",
     "audit",
+    "eighth",
     "fifth",
     "fourth",
     "seventh",
@@ -346,3 +349,20 @@ CREATE POLICY memory_entries_own ON memory_entries
 def seventh(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
     """Return the script that makes version 7 of version 6."""
     return ENTRIES + (_ENTRIES_RLS if row_security else "")
+
+
+INDEXED = f"""
+DROP TRIGGER memory_items_await_again ON memory_items;
+CREATE TRIGGER memory_items_await_again BEFORE UPDATE ON memory_items
+    FOR EACH ROW WHEN (OLD.content <> NEW.content OR OLD.deleted <> NEW.deleted
+        OR OLD.metadata->>'user_id' IS DISTINCT FROM NEW.metadata->>'user_id'
+        OR OLD.metadata->'extra'->'{INDEXED_BY}'
+            IS DISTINCT FROM NEW.metadata->'extra'->'{INDEXED_BY}')
+    EXECUTE FUNCTION memory_items_await_again();
+"""
+"""When terms and vectors are made again: also when an item is indexed otherwise."""
+
+
+def eighth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
+    """Return the script that makes version 8 of version 7."""
+    return INDEXED

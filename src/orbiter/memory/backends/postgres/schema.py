@@ -248,6 +248,7 @@ MIGRATIONS: tuple[Callable[..., str], ...] = (
     migrations.fifth,
     migrations.sixth,
     migrations.seventh,
+    migrations.eighth,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""

@@ -1,10 +1,12 @@
 """Term index of Postgres: how terms are written beside the items, and counted."""
 
+import json
 from typing import Any, NamedTuple
 
 from orbiter.memory.backends.postgres.derived_tables import LOCKED, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
+from orbiter.memory.model.items import INDEXED_BY
 from orbiter.memory.text import words
 
 __all__ = [
@@ -14,9 +16,11 @@ __all__ = [
     "Seen",
     "derive",
     "expected",
+    "indexing",
     "is_pending",
     "mark",
     "pending",
+    "read_indexed_by",
     "settle",
 ]
 
@@ -40,6 +44,16 @@ class Seen(NamedTuple):
     """Owner, id, number, and the terms with a space between them."""
 
 
+def indexing(item: str) -> str:
+    """Return the expression for what an item says it is indexed by, NULL of most."""
+    return f"({item}.metadata->'extra'->'{INDEXED_BY}')::text"
+
+
+def read_indexed_by(value: str | None) -> object:
+    """Return what `metadata.extra` has under `indexed_by`, from what `indexing` selects."""
+    return None if value is None else json.loads(value)
+
+
 def mark(owner: str) -> str:
     """Return the term that every passage of an owner has; no other begins with a space."""
     return f" {owner}"
@@ -49,16 +63,19 @@ def _terms(text: str) -> list[str]:
     return list(dict.fromkeys(term[:LONGEST] for term in words.terms(text)))
 
 
-def _passages(content: str) -> list[str]:
+def _passages(content: str, indexed_by: object) -> list[str]:
+    if indexed_by is False:
+        return []
     found = words.passages(content)
     if len(found) > MAX_PASSAGES:
         found[MAX_PASSAGES - 1 :] = ["\n".join(found[MAX_PASSAGES - 1 :])]
     return found
 
 
-def expected(owner: str, content: str) -> list[str]:
-    """Return what the passages of a text are kept as, terms with a space between them."""
-    return [" ".join([mark(owner), *_terms(passage)]) for passage in _passages(content)]
+def expected(owner: str, content: str, indexed_by: object) -> list[str]:
+    """Return what the passages of an item are kept as, terms with a space between them."""
+    cut = _passages(content, indexed_by)
+    return [" ".join([mark(owner), *_terms(passage)]) for passage in cut]
 
 
 def is_pending(owner: str | None) -> str:
@@ -72,7 +89,8 @@ def pending(dialect: PostgresDialect, owner: str | None) -> Steps[Rows]:
     own = "" if owner is None else " AND user_key = $1"
     return (
         yield Statement(
-            "SELECT p.user_key, p.place, p.id, i.version, i.seq, i.content FROM (SELECT *"
+            "SELECT p.user_key, p.place, p.id, i.version, i.seq, i.content,"
+            f" {indexing('i')} FROM (SELECT *"
             f" FROM memory_pending WHERE NOT pg_is_in_recovery(){own}"
             f" ORDER BY user_key, place LIMIT {CHUNK}) AS p"
             f" LEFT JOIN memory_items AS i ON {dialect.beside('p', 'i')} AND i.deleted = 0",
@@ -87,7 +105,7 @@ def derive(rows: Rows) -> Seen:
     made = []
     for (owner, item_id), row in items.items():
         if row[5] is not None:
-            for number, passage in enumerate(_passages(row[5])):
+            for number, passage in enumerate(_passages(row[5], read_indexed_by(row[6]))):
                 made.append((owner, item_id, number, " ".join(_terms(passage))))
     return Seen(
         [(row[0], row[1], row[2]) for row in rows],

@@ -54,6 +54,8 @@ class PendingItem(NamedTuple):
     content: str
     is_put_off: bool = False
     """Whether the embeddings have refused it before."""
+    indexed_by: object = None
+    """What `metadata.extra` has under that name."""
 
 
 class Embedded(NamedTuple):
@@ -331,7 +333,7 @@ class Embedder:
             return None if waiting is None else 0
         self._turn_to(put_off=waiting[0].is_put_off)
         try:
-            made, error = await self._embed([item.content for item in waiting])
+            made, error = await self._embed(waiting)
         except Exception:  # a model may raise anything, and it is raised again
             if len(waiting) == 1:  # the others need not wait for it
                 await source._keep_vectors(model, [(waiting[0], None)])  # noqa: SLF001
@@ -354,11 +356,13 @@ class Embedder:
                 turn.set_result(None)
 
     async def _embed(
-        self, contents: Sequence[str]
+        self, items: Sequence[PendingItem]
     ) -> tuple[list[Embedded | None], Exception | None]:
         """Return what is made of each text's passages, `None` for what is nothing, and why."""
-        is_long = sum(map(len, contents)) > LONG
-        cut = await apart(is_long, lambda: [passages_of(content) for content in contents])
+        is_long = sum(len(item.content) for item in items) > LONG
+        cut = await apart(
+            is_long, lambda: [passages_of(item.content, item.indexed_by) for item in items]
+        )
         flat = [passage for passages in cut for passage in passages]
         made: list[tuple[Sequence[float], bytes]] = []
         for start in range(0, len(flat), PASSAGES):
@@ -384,9 +388,14 @@ def check_embeddings(embeddings: object) -> Embeddings | None:
     raise TypeError(f"`embeddings` must be an `Embeddings`, not {embeddings!r}")
 
 
-def passages_of(content: str) -> list[str]:
-    """Return the passages that are embedded: none of a text that says nothing."""
-    return words.passages(content)[:MOST] if content.strip() else []
+def passages_of(content: str, indexed_by: object = None) -> list[str]:
+    """Return the passages that are embedded: none of a text that says nothing.
+
+    *indexed_by* is what `metadata.extra` has under that name.
+    """
+    if indexed_by is False or not content.strip():
+        return []
+    return words.passages(content)[:MOST]
 
 
 def _checked(

@@ -7,6 +7,7 @@ process that knows no model, counts like any other. Adding a row notes nothing: 
 from unicodedata import unidata_version
 
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS
+from orbiter.memory.model.items import INDEXED_BY
 
 __all__ = [
     "AUDIT",
@@ -20,17 +21,15 @@ __all__ = [
     "FACT_KEY",
     "FACT_TIMES",
     "FIRST",
+    "INDEXED",
     "LASTING",
     "MIGRATIONS",
     "NOW",
     "ORDER",
     "RECALL",
-    "RECORDED",
     "SYSTEM",
-    "TERMS",
     "UNACCEPTED",
     "VERSION_TIMES",
-    "WORDS",
     "end",
     "field",
     "has_end",
@@ -148,13 +147,6 @@ CREATE TABLE episodic_memories (
 CREATE INDEX episodic_memories_expiry ON episodic_memories (expires_at);
 """
 
-WORDS = (
-    "CREATE VIRTUAL TABLE IF NOT EXISTS memory_words USING fts5(text, content='', columnsize=0,"
-    " detail=none, tokenize='trigram case_sensitive 1')"
-)
-"""The trigrams of the case-folded texts. It can be rebuilt at any time, and is where SQLite
-has FTS5 with trigrams; without it text search reads rows."""
-
 # Schema 3: terms, vectors, and what waits for either.
 
 
@@ -169,14 +161,46 @@ _OTHER_USER = (
     "(OLD.metadata IS NOT NEW.metadata AND " + _user("OLD") + " IS NOT " + _user("NEW") + ")"
 )
 _REWORDED = "(OLD.content IS NOT NEW.content OR OLD.rowid <> NEW.rowid)"
-_CHANGED = f"({_REWORDED} OR OLD.deleted <> NEW.deleted OR {_OTHER_USER})"
-_NOTE_LISTED = f"""
+_MOVED = f"OLD.deleted <> NEW.deleted OR {_OTHER_USER}"
+
+
+def _list_again(reworded: str, *columns: str) -> str:
+    """Return the triggers that note what the index of terms must forget, in so many *columns*."""
+    note = f"""
     INSERT INTO memory_unlisted
         SELECT OLD.rowid,
             CASE WHEN OLD.deleted = 0 AND typeof(OLD.content) = 'text' THEN OLD.content END,
-            {_user("OLD")}
+            {", ".join((_user("OLD"), *columns))}
         WHERE OLD.rowid <= {_LISTED_TO}
         AND NOT EXISTS (SELECT 1 FROM memory_unlisted WHERE place = OLD.rowid);"""
+    return f"""
+CREATE TRIGGER memory_items_relist AFTER UPDATE ON memory_items WHEN {reworded} OR {_MOVED} BEGIN
+    {note}
+END;
+CREATE TRIGGER memory_items_unlist AFTER DELETE ON memory_items BEGIN
+    {note}
+    UPDATE memory_meta SET value = {_LAST} WHERE key = 'listed_to' AND value > {_LAST};
+END;"""
+
+
+def _embed_again(reworded: str) -> str:
+    return f"""
+CREATE TRIGGER memory_items_reembed AFTER UPDATE ON memory_items
+WHEN {_HAS_MODEL} AND ({reworded} OR {_MOVED}) BEGIN
+    DELETE FROM memory_vectors WHERE {reworded} AND place = OLD.rowid
+        AND model IN (SELECT id FROM memory_models);
+    DELETE FROM memory_unembedded WHERE {reworded} AND place = OLD.rowid
+        AND model IN (SELECT id FROM memory_models);
+    INSERT INTO memory_unembedded (model, place)
+        SELECT id, NEW.rowid FROM memory_models AS m
+        WHERE NEW.deleted = 0 AND NEW.rowid <= embedded_to AND NOT EXISTS (
+            SELECT 1 FROM memory_vectors WHERE model = m.id AND place = NEW.rowid
+        ) AND NOT EXISTS (
+            SELECT 1 FROM memory_unembedded WHERE model = m.id AND place = NEW.rowid);
+    INSERT INTO memory_changes (place, user_id) VALUES (OLD.rowid, {_user("OLD")});
+    INSERT INTO memory_changes (place, user_id) SELECT NEW.rowid, {_user("NEW")}
+        WHERE OLD.rowid <> NEW.rowid OR {_OTHER_USER};
+END;"""
 
 
 def _log(event: str, row: str) -> str:
@@ -195,13 +219,7 @@ INSERT INTO memory_meta VALUES ('listed_to', 0), ('terms', 0);
 CREATE TABLE memory_unlisted (place INTEGER PRIMARY KEY, content TEXT, user_id TEXT);
 -- How many passages are listed of each owner.
 CREATE TABLE memory_owners (token TEXT PRIMARY KEY, passages INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TRIGGER memory_items_relist AFTER UPDATE ON memory_items WHEN {_CHANGED} BEGIN
-    {_NOTE_LISTED}
-END;
-CREATE TRIGGER memory_items_unlist AFTER DELETE ON memory_items BEGIN
-    {_NOTE_LISTED}
-    UPDATE memory_meta SET value = {_LAST} WHERE key = 'listed_to' AND value > {_LAST};
-END;
+{_list_again(_REWORDED)}
 
 -- `state` is `current`, `coming` while everything is embedded anew, or `gone` when only the
 -- vectors are still to be removed. Items beyond `embedded_to` wait for theirs.
@@ -243,22 +261,7 @@ CREATE INDEX memory_changes_user ON memory_changes (user_id, id);
 {_log("INSERT", "NEW")}
 {_log("UPDATE", "NEW")}
 {_log("DELETE", "OLD")}
-CREATE TRIGGER memory_items_reembed AFTER UPDATE ON memory_items
-WHEN {_HAS_MODEL} AND {_CHANGED} BEGIN
-    DELETE FROM memory_vectors WHERE {_REWORDED} AND place = OLD.rowid
-        AND model IN (SELECT id FROM memory_models);
-    DELETE FROM memory_unembedded WHERE {_REWORDED} AND place = OLD.rowid
-        AND model IN (SELECT id FROM memory_models);
-    INSERT INTO memory_unembedded (model, place)
-        SELECT id, NEW.rowid FROM memory_models AS m
-        WHERE NEW.deleted = 0 AND NEW.rowid <= embedded_to AND NOT EXISTS (
-            SELECT 1 FROM memory_vectors WHERE model = m.id AND place = NEW.rowid
-        ) AND NOT EXISTS (
-            SELECT 1 FROM memory_unembedded WHERE model = m.id AND place = NEW.rowid);
-    INSERT INTO memory_changes (place, user_id) VALUES (OLD.rowid, {_user("OLD")});
-    INSERT INTO memory_changes (place, user_id) SELECT NEW.rowid, {_user("NEW")}
-        WHERE OLD.rowid <> NEW.rowid OR {_OTHER_USER};
-END;
+{_embed_again(_REWORDED)}
 CREATE TRIGGER memory_items_unembed AFTER DELETE ON memory_items WHEN {_HAS_MODEL} BEGIN
     DELETE FROM memory_vectors WHERE place = OLD.rowid
         AND model IN (SELECT id FROM memory_models);
@@ -269,13 +272,6 @@ CREATE TRIGGER memory_items_unembed AFTER DELETE ON memory_items WHEN {_HAS_MODE
     UPDATE memory_models SET embedded_to = {_LAST} WHERE embedded_to > {_LAST};
 END;
 """
-
-TERMS = (
-    "CREATE VIRTUAL TABLE IF NOT EXISTS memory_terms USING fts5(terms, content='', columnsize=0,"
-    " detail=none, tokenize=\"ascii tokenchars '_'\")"
-)
-"""The terms of every passage and the token of its owner. Terms are made of letters and digits,
-and this tokenizer cuts at whatever else is ASCII and changes nothing."""
 
 # Schema 4: when items expire, when they came, and what was done to them.
 
@@ -332,11 +328,10 @@ CREATE INDEX memory_items_facts ON memory_items (json_extract(metadata, '$.user_
 """
 """The index of facts by their owner."""
 
-RECORDED = ""
-"""When an item came that is dated otherwise is version 0 in `memory_versions`. `record_writer.note`
-writes it: a trigger, even one that does nothing, makes every insert half as slow again."""
+# When an item came that is dated otherwise is version 0 in `memory_versions`. `record_writer.note`
+# writes it: a trigger, even one that does nothing, makes every insert half as slow again.
 
-LASTING = EXPIRY + FACTS + RECORDED + AUDIT
+LASTING = EXPIRY + FACTS + AUDIT
 
 # Schema 5: the order of conversations and of versions. An index ends with the rowid, which counts
 # insertions, so the newest messages of a conversation are read from its end on.
@@ -481,7 +476,25 @@ CREATE INDEX memory_entries_expiry ON memory_entries (expires_at) WHERE expires_
 """
 """The table of entries, with the digest of their scope first, as each question names it."""
 
+_OLD, _NEW = (f"({row}.metadata, '$.extra.{INDEXED_BY}')" for row in ("OLD", "NEW"))
+_INDEXED_OTHERWISE = (
+    f"({_REWORDED} OR (OLD.metadata IS NOT NEW.metadata AND (json_type{_OLD} IS NOT json_type{_NEW}"
+    f" OR json_extract{_OLD} IS NOT json_extract{_NEW})))"
+)
+_ITS_INDEXING = f"CASE WHEN instr(OLD.metadata, '\"{INDEXED_BY}\"') THEN OLD.metadata END"
+
+INDEXED = f"""
+-- By what a row is listed now, if that is not its content alone.
+ALTER TABLE memory_unlisted ADD COLUMN metadata TEXT;
+DROP TRIGGER memory_items_relist; DROP TRIGGER memory_items_unlist;
+DROP TRIGGER memory_items_reembed;
+{_list_again(_INDEXED_OTHERWISE, _ITS_INDEXING)}
+{_embed_again(_INDEXED_OTHERWISE)}
+"""
+"""Schema 11: how a change of what a row is indexed by is noted."""
+
 MIGRATIONS = (
     FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS, UNACCEPTED, ENTRIES,
+    INDEXED,
 )  # fmt: skip
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""

@@ -1,17 +1,21 @@
 """The schema of a SQLite file: whose it is, which indexes it has, and which items are expired."""
 
+import json
 import sqlite3
 
 from orbiter.memory.backends.sql.original_rows import has_original_columns
 from orbiter.memory.backends.sqlite import migrations
 from orbiter.memory.backends.sqlite.migrations import end, has_end
 from orbiter.memory.errors import StorageError
+from orbiter.memory.model.items import INDEXED_BY
 from orbiter.memory.text import words
 
 __all__ = [
     "APPLICATION",
     "CLOCK",
     "EXPIRED",
+    "INDEXING",
+    "WORDS",
     "check_owner",
     "has_index",
     "has_terms",
@@ -20,6 +24,7 @@ __all__ = [
     "make_terms",
     "make_words",
     "not_expired",
+    "read_indexed_by",
 ]
 
 APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
@@ -41,6 +46,31 @@ def not_expired(item: str = "memory_items") -> str:
         f"({item}.extra_json = '{{}}' OR NOT {has_end(f'{item}.')} OR {end(f'{item}.')} >= {CLOCK})"
     )
 
+
+INDEXING = f"CASE WHEN instr(metadata, '\"{INDEXED_BY}\"') THEN metadata END"
+"""Of a row that may say by what it is indexed, the metadata; of most rows, NULL."""
+
+
+def read_indexed_by(indexing: str | None) -> object:
+    """Return what `metadata.extra` has under `indexed_by`, from what `INDEXING` reads."""
+    read = None if indexing is None else json.loads(indexing)
+    extra = read.get("extra") if isinstance(read, dict) else None
+    return extra.get(INDEXED_BY) if isinstance(extra, dict) else None
+
+
+WORDS = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS memory_words USING fts5(text, content='', columnsize=0,"
+    " detail=none, tokenize='trigram case_sensitive 1')"
+)
+"""The trigrams of the case-folded texts. It can be rebuilt at any time, and is where SQLite
+has FTS5 with trigrams; without it text search reads rows."""
+
+_TERMS = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS memory_terms USING fts5(terms, content='', columnsize=0,"
+    " detail=none, tokenize=\"ascii tokenchars '_'\")"
+)
+"""The terms of every passage and the token of its owner. Terms are made of letters and digits,
+and this tokenizer cuts at whatever else is ASCII and changes nothing."""
 
 _OTHERS = (
     "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'memory_items'"
@@ -77,7 +107,7 @@ def check_owner(connection: sqlite3.Connection, path: str) -> int:
 
 def make_words(connection: sqlite3.Connection) -> None:
     """Make the index of trigrams, where this SQLite can."""
-    _make_index(connection, migrations.WORDS)
+    _make_index(connection, WORDS)
 
 
 def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None:
@@ -93,7 +123,7 @@ def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None
             "INSERT OR REPLACE INTO memory_meta VALUES ('terms', ?), ('listed_to', 0)",
             [words.VERSION],
         )
-    _make_index(connection, migrations.TERMS)
+    _make_index(connection, _TERMS)
 
 
 def _make_index(connection: sqlite3.Connection, sql: str) -> None:

@@ -18,6 +18,7 @@ from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.backends.sqlite.schema import INDEXING, read_indexed_by
 from orbiter.memory.text import words
 
 __all__ = [
@@ -98,18 +99,20 @@ def tokens(text: str) -> list[str]:
     return [listed for term in set(words.terms(text)) if (listed := token(term))]
 
 
-def passages(content: str) -> list[str]:
-    """Return the passages of an item that have documents."""
+def passages(content: str, indexing: str | None = None) -> list[str]:
+    """Return the passages of an item that have documents; *indexing* is what `INDEXING` reads."""
+    if read_indexed_by(indexing) is False:
+        return []
     cut = words.passages(content)
     if len(cut) > PASSAGES:
         cut[PASSAGES - 1 :] = ["\n".join(cut[PASSAGES - 1 :])]
     return cut
 
 
-def documents(content: str, user_id: str | None) -> list[str]:
+def documents(content: str, user_id: str | None, indexing: str | None = None) -> list[str]:
     """Return what is indexed of an item, one text per passage."""
     who, made = owner(user_id), []
-    for part in passages(content):
+    for part in passages(content, indexing):
         found = tokens(part)
         made.append(" ".join([who, *found, *[who + each for each in found]]))
     return made
@@ -122,8 +125,8 @@ def relist_some() -> Steps[None]:
     sizes = yield Statement(waiting("memory_unlisted", columns, MARK, CHUNK))
     some = chunk(sizes)
     if has_terms:
-        listed = yield Statement(
-            "SELECT place, content, user_id FROM memory_unlisted WHERE content IS NOT NULL"
+        listed = yield Statement(  # three columns in a file that another process made
+            "SELECT * FROM memory_unlisted WHERE content IS NOT NULL"
             " AND place IN (SELECT value FROM json_each(?1))",
             [json.dumps([place for place, *_ in some])],
         )
@@ -161,7 +164,7 @@ def chunk(sizes: Rows) -> Rows:
 
 def _select(where: str) -> str:
     return (
-        f"SELECT rowid, content, {_USER} FROM memory_items"
+        f"SELECT rowid, content, {_USER}, {INDEXING} FROM memory_items"
         f" WHERE {where} AND deleted = 0 AND typeof(content) = 'text'"
     )
 
@@ -179,9 +182,9 @@ def _change(sql: str, rows: Iterable[Sequence[Any]], sign: int) -> Steps[None]:
     made: list[tuple[int, str]] = []
     counts: Counter[str] = Counter()
     items: Counter[str | int] = Counter()
-    for place, content, user_id in rows:
+    for place, content, user_id, *indexing in rows:
         items.update((user_id if isinstance(user_id, str) else NOBODY, ALL))
-        texts = documents(content, user_id)
+        texts = documents(content, user_id, *indexing)
         counts[owner(user_id)] += len(texts)
         counts[EVERYONE] += len(texts)
         made += [(place * PASSAGES + number, text) for number, text in enumerate(texts)]
@@ -290,15 +293,16 @@ def check(connection: sqlite3.Connection) -> list[str]:
         counts: Counter[str] = Counter()
         items: Counter[str | int] = Counter()
         known = {place for (place,) in connection.execute("SELECT place FROM memory_unlisted")}
-        for place, content, user_id in connection.execute(_select(f"rowid <= {MARK}")):
+        for place, content, user_id, indexing in connection.execute(_select(f"rowid <= {MARK}")):
             if place in known:
                 continue
             items.update((user_id if isinstance(user_id, str) else NOBODY, ALL))
-            for number, text in enumerate(documents(content, user_id)):
+            texts = documents(content, user_id, indexing)
+            for number, text in enumerate(texts):
                 if listed.pop(place * PASSAGES + number, None) != _digest(text.split(" ")):
                     problems.append(f"row {place} is indexed under other terms")
                     break
-            counts[owner(user_id)] += number + 1
+            counts[owner(user_id)] += len(texts)
         stray = {document // PASSAGES for document in listed} - known
         if stray:
             problems.append(f"{len(stray)} rows are indexed under terms that they do not have")

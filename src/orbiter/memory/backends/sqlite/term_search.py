@@ -15,7 +15,7 @@ from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.idle_tasks import is_due
 from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
-from orbiter.memory.backends.sqlite.schema import not_expired
+from orbiter.memory.backends.sqlite.schema import INDEXING, not_expired
 from orbiter.memory.backends.sqlite.term_index import (
     ALL,
     EVERYONE,
@@ -437,13 +437,13 @@ def _held(
 ) -> dict[int, list[str]]:
     """Return which terms the passages of the newest rows hold."""
     rows = connection.execute(
-        f"SELECT rowid, content FROM memory_items WHERE {where}"
+        f"SELECT rowid, content, {INDEXING} FROM memory_items WHERE {where}"
         f" AND typeof(content) = 'text' ORDER BY created_at DESC, rowid DESC LIMIT {SCANNED}",
         args,
     )
     held: dict[int, list[str]] = {}
-    for place, content in rows:
-        for number, part in enumerate(passages_of(content)):
+    for place, content, indexing in rows:
+        for number, part in enumerate(passages_of(content, indexing)):
             inside = set(tokens(part))
             held[place * PASSAGES + number] = [t for t, at in wanted.items() if at in inside]
     return held

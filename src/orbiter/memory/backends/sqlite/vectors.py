@@ -13,7 +13,7 @@ from typing import Any
 
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sqlite.run import end
-from orbiter.memory.backends.sqlite.schema import not_expired
+from orbiter.memory.backends.sqlite.schema import INDEXING, not_expired, read_indexed_by
 
 __all__ = [
     "CHANGES",
@@ -110,12 +110,12 @@ def _is_here(connection: sqlite3.Connection, model: Model) -> bool:
 # Embedding
 
 _NOTED = (
-    "SELECT u.place, i.content, 0 FROM memory_unembedded AS u"
+    f"SELECT u.place, i.content, {INDEXING}, 0 FROM memory_unembedded AS u"
     " JOIN memory_items AS i ON i.rowid = u.place"
     " WHERE u.model = ?1 AND i.deleted = 0 AND u.failures {} ORDER BY u.failures, u.place LIMIT ?2"
 )
 _BEYOND = (
-    "SELECT rowid, content, 1 FROM memory_items WHERE deleted = 0"
+    f"SELECT rowid, content, {INDEXING}, 1 FROM memory_items WHERE deleted = 0"
     " AND rowid > (SELECT embedded_to FROM memory_models WHERE id = ?1) ORDER BY rowid LIMIT ?2"
 )
 
@@ -133,15 +133,18 @@ def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Pendi
         for sql in (_NOTED.format("= 0"), _BEYOND):
             if len(found) < count:
                 rows = connection.execute(sql, [model.key, count - len(found)])
-                found += [PendingItem((place, new), _text(text)) for place, text, new in rows]
+                found += [_pending(row) for row in rows]
         if not found:
             rows = connection.execute(_NOTED.format("> 0"), [model.key, count])
-            found = [
-                PendingItem((place, new), _text(text), is_put_off=True) for place, text, new in rows
-            ]
+            found = [_pending(row, is_put_off=True) for row in rows]
     finally:
         connection.execute("COMMIT")
     return found
+
+
+def _pending(row: Sequence[Any], *, is_put_off: bool = False) -> PendingItem:
+    place, text, indexing, is_new = row
+    return PendingItem((place, is_new), _text(text), is_put_off, read_indexed_by(indexing))
 
 
 def keep(
@@ -153,12 +156,12 @@ def keep(
     if not _is_here(connection, model):
         return
     last = 0
-    for ((place, is_beyond), content, _), made in done:
+    for ((place, is_beyond), content, _, indexed_by), made in done:
         last = max(last, place if is_beyond else 0)
         row = connection.execute(
-            "SELECT content FROM memory_items WHERE rowid = ?", [place]
+            f"SELECT content, {INDEXING} FROM memory_items WHERE rowid = ?", [place]
         ).fetchone()
-        if row is None or _text(row[0]) != content:
+        if row is None or (_text(row[0]), read_indexed_by(row[1])) != (content, indexed_by):
             continue
         if made is None:
             connection.execute(
@@ -171,7 +174,7 @@ def keep(
             "INSERT INTO memory_vectors (model, place, digest, vectors) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (model, place) DO UPDATE"
             " SET digest = excluded.digest, vectors = excluded.vectors RETURNING id",
-            [model.key, place, digest(content), made.vectors.tobytes()],
+            [model.key, place, digest(content, indexed_by), made.vectors.tobytes()],
         ).fetchone()[0]
         keep_details(connection, key, made.details)
         connection.execute(
@@ -214,9 +217,10 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""  # what was made a BLOB by hand says nothing
 
 
-def digest(content: str) -> bytes:
-    """Return what tells one text from another."""
-    return blake2b(content.encode(), digest_size=8).digest()
+def digest(content: str, indexed_by: object = None) -> bytes:
+    """Return what tells one text from another, and what is indexed from what is not."""
+    text = content if indexed_by is None else json.dumps([content, indexed_by])
+    return blake2b(text.encode(), digest_size=8).digest()
 
 
 # Looking after it
@@ -237,7 +241,7 @@ JOIN memory_models AS m ON m.id = v.model AND m.state <> 'gone'
 LEFT JOIN memory_items AS i ON i.rowid = v.place
 LEFT JOIN memory_details AS d ON d.id = v.id
 WHERE i.rowid IS NULL OR length(v.vectors) % (4 * m.dimension)
-OR v.digest <> orbiter_digest(i.content) OR {HAS_WRONG_DETAILS}
+OR v.digest <> orbiter_digest(i.content, {INDEXING}) OR {HAS_WRONG_DETAILS}
 """
 _MISSING = """
 SELECT m.id, i.rowid FROM memory_models AS m JOIN memory_items AS i ON i.rowid <= m.embedded_to
@@ -274,7 +278,10 @@ def mend(connection: sqlite3.Connection) -> None:
 
 def _give_digest(connection: sqlite3.Connection) -> None:
     connection.create_function(
-        "orbiter_digest", 1, lambda text: digest(_text(text)), deterministic=True
+        "orbiter_digest",
+        2,
+        lambda text, indexing: digest(_text(text), read_indexed_by(indexing)),
+        deterministic=True,
     )
 
 

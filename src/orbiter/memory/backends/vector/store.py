@@ -18,7 +18,7 @@ from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
 from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_size
 
@@ -36,8 +36,8 @@ class VectorMemoryStore:
 
     Each user's vectors lie together, so a search that names a user looks at nobody else's. Items
     are copied on the way in and out. Embedding takes time; of several `add` calls for one id that
-    overlap, the one called last wins, and each counts as a version. An item without text has no
-    vector: only a search without a query finds it.
+    overlap, the one called last wins, and each counts as a version. An item without text, or one
+    that is not indexed, has no vector: only a search without a query finds it.
 
     With *approximate_from*, a search by meaning among a user's items that no other filter narrows
     is approximate once the user has so many; it needs the extra `[ann]`.
@@ -110,7 +110,8 @@ class VectorMemoryStore:
                     if self._index.get(item.id) is not None:  # else the later one is over
                         self._index.count_version(item.id)
                     continue
-                self._index.keep(item, vectors[item.content], self._embeddings.dimension)
+                vector = vectors[item.content] if is_indexed(item) else None
+                self._index.keep(item, vector, self._embeddings.dimension)
                 self._expiry.note(item.id, item.expires_at)
                 self._latest[item.id] = call
         finally:
@@ -132,7 +133,7 @@ class VectorMemoryStore:
         """
         self._sweep()
         vectors: dict[str, Any] = {}
-        for item in items:
+        for item in filter(is_indexed, items):
             if vectors.get(item.content) is None:
                 vectors[item.content] = self._index.vector_of(item)
         unknown = [text for text, vector in vectors.items() if vector is None and text.strip()]

@@ -121,6 +121,9 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
     expires: Annotated[
         str | None, typer.Option(help="When it expires: `30d` from now, or a date.")
     ] = None,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Whether recall may return it.")
+    ] = True,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key stores nothing again.")
     ] = None,
@@ -140,6 +143,7 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
         "extra": read_json("extra", extra),
         "created_at": read_when("at", at),
         "expires": read_end("expires", expires),
+        "index": index,
     }
     # Before the store is opened: one bad line must neither make a file nor leave half of them.
     check_all(given, run.target.scope() or {}, labels)

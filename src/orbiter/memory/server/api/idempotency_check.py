@@ -69,13 +69,13 @@ def _refusal(key: str, *, is_sure: bool) -> QueryError:
 def _wanted(
     call: str, given: Mapping[str, Any], home: "ScopedMemory | Chat", key: str
 ) -> list[MemoryItem]:
-    form = given.get("format")
+    form, index = given.get("format"), None if given.get("index", True) is True else False
     if call == "add":
         calls = OpenCalls(seed=seed_of(home.scope, key), orphans="note")
-        return read_messages(given["what"], home.scope, {}, form, as_human=True, open_calls=calls)
-    more = labels(
-        given.get("tags"), given.get("importance"), given.get("source"), given.get("extra")
-    )
+        more = labels(None, None, None, None, index=index)
+        return read_messages(given["what"], home.scope, more, form, as_human=True, open_calls=calls)
+    names = ("tags", "importance", "source", "extra")
+    more = labels(*(given.get(name) for name in names), index=index)
     if call == "remember":
         return [read(given["what"], home.scope, more, form)]
     return read_messages(given["things"], home.scope, more, form, as_human=False)

@@ -9,6 +9,7 @@ import pytest
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import (
+    INDEXED_BY,
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -16,7 +17,7 @@ from orbiter.memory.model.items import (
     MemoryStatus,
     ToolMemory,
 )
-from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing.capabilities import needs
 from orbiter.memory.testing.contracts.base_contract import (
@@ -54,6 +55,34 @@ class FilterContract(Contract):
         found = await store.search(metadata=MemoryMetadata(user_id="u", extra={"k": 2}))
 
         assert contents(found) == ["hi"]
+
+    @needs(text="substring")
+    async def test_what_is_not_indexed_is_listed_and_found_by_filters(
+        self, store: MemoryStore
+    ) -> None:
+        secret = MemoryMetadata(user_id="u", extra={INDEXED_BY: False})
+        await store.add(person("the code is 42", id="kept", metadata=secret))
+
+        assert [each.id for each in await store.search(metadata=of("u"))] == ["kept"]
+        assert [each.id for each in await store.search(query="code is")] == ["kept"]
+        kept = await store.get("kept")
+        assert kept is not None
+        assert kept.metadata == secret
+
+    async def test_no_words_find_what_is_not_indexed(self, store: MemoryStore) -> None:
+        if not isinstance(store, LexicalStore):  # recall then follows it with an index that is one
+            return
+        secret = MemoryMetadata(user_id="u", extra={INDEXED_BY: False})
+        hidden, plain = (person("code", id="one", metadata=who) for who in (secret, of("u")))
+        await add_all(store, [hidden, person("code", id="two", metadata=of("u"))])
+
+        for item, ids in ((hidden, ["two"]), (plain, ["one", "two"]), (hidden, ["two"])):
+            await store.add(item)
+            for scope in (of("u"), None):
+                matches = await store.match_words(["code"], Query(metadata=scope))
+
+                assert sorted(each.id for each in matches.items) == ids
+                assert (matches.frequency, matches.passages) == ({"code": len(ids)}, len(ids))
 
     async def test_every_field_of_the_scope_must_be_equal(self, store: MemoryStore) -> None:
         for name in self.capabilities.scope:

@@ -13,6 +13,7 @@ import pytest
 
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import (
+    INDEXED_BY,
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -89,6 +90,29 @@ class MeaningContract(Contract):
 
         assert contents(await store.search(query="0")) == ["10", "-30", "50", "90", "170"]
         assert contents(await store.search(query="60", limit=2)) == ["50", "90"]
+
+    @needs(text="meaning")
+    async def test_what_is_not_indexed_is_kept_and_never_embedded(
+        self, store: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        texts: list[str] = []
+        angle = _angle(store)
+
+        def answer(text: str) -> Any:
+            texts.append(text)
+            return angle(text)
+
+        _script(monkeypatch, store, answer)
+        secret = MemoryMetadata(user_id="u", extra={INDEXED_BY: False})
+        hidden, plain = (person("1 code", id="one", metadata=who) for who in (secret, of("u")))
+        await add_all(store, [hidden, person("5", id="two", metadata=of("u"))])
+
+        assert texts == ["5"]
+        assert written(await store.get("one")) == written(hidden)
+        for item, ids in ((hidden, ["two"]), (plain, ["one", "two"]), (hidden, ["two"])):
+            await store.add(item)
+            assert [each.id for each in await store.search(query="0")] == ids
+            assert {each.id for each in await store.search()} == {"one", "two"}
 
     @needs(text="meaning")
     async def test_the_length_of_a_vector_does_not_count(
