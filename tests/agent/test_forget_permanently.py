@@ -1,15 +1,21 @@
 """`forget(…, permanently=True)`: nothing brings it back, and nothing of it is left anywhere."""
 
+import asyncio
+import os
+import signal
 import sqlite3
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 from tests.agent.conftest import Open
 from tests.agent.test_erase import bytes_of
+from tests.crash._children import Child
 
 from orbiter.memory import AgentMemory, VectorMemoryStore
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sql import erase
 from orbiter.memory.embeddings import CachedEmbeddings
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.short_term import ShortTermMemory
@@ -178,6 +184,54 @@ async def test_a_summary_does_not_outlive_its_message(tmp_path: Path, open_memor
     assert left is None or "gingerbreadtrombone" not in left
     await memory.close()
     assert b"gingerbreadtrombone" not in bytes_of(tmp_path)
+
+
+def forget_and_die(_: Connection, url: str, user: str, item_ids: list[str], steps: int) -> None:
+    """Forget memories for good, and be killed after so many transactions."""
+    left = steps
+
+    async def die(_: object) -> None:
+        nonlocal left
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    async def main() -> None:
+        async with AgentMemory(url, embeddings=HashEmbeddings(), summaries=None) as memory:
+            await memory.scope(user_id=user).forget(item_ids, permanently=True)
+
+    vars(erase)["checkpoint"] = die
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+async def test_killed_in_between_and_repeated_it_leaves_no_summary(
+    local_url: str, open_memory: Open, who: str, steps: int
+) -> None:
+    memory = open_memory(local_url, summaries=SummaryConfig(message_threshold=4))
+    alice = memory.scope(user_id=who)
+    chat = alice.chat("kitchen")
+    said = await chat.add([{"role": "user", "content": f"gingerbreadtrombone {n}"} for n in "123"])
+    said += await chat.add([{"role": "user", "content": f"What about {n}?"} for n in range(12)])
+    more = [{"role": "user", "content": f"number {number}"} for number in range(1000)]
+    said += await alice.chat("garden").add(more)
+    assert "gingerbreadtrombone" in (await chat.summarize() or "")
+    await memory.flush()
+    ids = [item.id for item in said]
+
+    child = Child(forget_and_die, local_url, who, ids, steps)
+    assert child.rest() == []
+    child.end()
+    left = len(await alice.list(limit=2000))
+    assert await chat.summary() is None or not steps
+    gone = await alice.forget(ids, permanently=True)
+
+    assert left > 0
+    assert gone.erasure, gone.erasure
+    assert await chat.summary() is None
+    assert await alice.list(limit=2000) == await alice.list(forgotten=True, limit=2000) == []
+    if local_url.startswith("sqlite"):
+        assert b"gingerbreadtrombone" not in bytes_of(Path(local_url[10:]).parent)
 
 
 async def test_it_is_gone_from_postgres_with_partitions(

@@ -269,6 +269,13 @@ async def test_forgetting_for_good_is_a_job_for_an_administrator(
     assert set(report["erasure"]["files"]) == {"a file of this store"}
     assert report["erasure"]["problems"] == []
     assert await ann.history(grey.id) == []
+    for unknown in (path, f"/v1/memories/{theirs.id}", "/v1/memories/nobody's"):
+        for extra in ({}, for_good, for_good | {"dry_run": "true"}):
+            none = await http.delete(unknown, params=extra)
+            assert none.status_code == 404, (unknown, extra)
+            assert none.json()["type"].endswith(":ItemNotFoundError")
+    later = await ended(http, (await http.delete(path, params=for_good, headers=NOW)).json())
+    assert (later["state"], later["problem"]["status"]) == ("failed", 404)
     assert (others.status_code, others.json()["erased"]) == (200, [])
     assert await bob.get(theirs.id)
     kept = await http.get(f"/v1/jobs/{duplicates['id']}")

@@ -97,7 +97,8 @@ async def erase_items(
     cached = 0 if core.is_indexed else _drop_vectors(core, (item.content for item in items))
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     # Also ids of which nothing was read, as it may be gone already, and not yet cleaned up behind.
-    ids = list(dict.fromkeys([*(item_ids or own), *summaries]))
+    # Summaries first: if that is cut short, none is left that says what a message did.
+    ids = list(dict.fromkeys([*summaries, *(item_ids or own)]))
     done = await store.erase(metadata=scope, by=by, item_ids=ids)
     await chats.flush()
     if summaries and (again := await store.used_ids(summaries)):

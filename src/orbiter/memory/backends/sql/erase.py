@@ -21,7 +21,7 @@ from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.errors import EmptyFilterError
 from orbiter.memory.model.audit import AuditAction
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure, counts_of
@@ -66,6 +66,9 @@ SLICE = 500
 """Items removed in one transaction."""
 
 
+_AFTER_RESERVED = chr(ord(RESERVED) + 1)
+
+
 class Span(NamedTuple):
     """Ids from *first* to *last*, both included, in the order of the database."""
 
@@ -86,11 +89,16 @@ class ErasureTarget(NamedTuple):
 
 
 def spans_of(ids: Sequence[str], size: int | None = None) -> list[Span]:
-    """Return the spans of ids, which are in order, that one transaction each removes."""
+    """Return the spans of ids, which are in order, that one transaction each removes.
+
+    Those come first that hold derived ids, as summaries have: whoever is killed between two spans
+    leaves none that tells of a message which is gone.
+    """
     size = size or SLICE
-    return [
+    spans = [
         Span(ids[start], ids[min(start + size, len(ids)) - 1]) for start in range(0, len(ids), size)
     ]
+    return sorted(spans, key=lambda span: span.last < RESERVED or span.first >= _AFTER_RESERVED)
 
 
 def scoped(dialect: Dialect, target: ErasureTarget, args: Args, span: Span | None = None) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from orbiter.memory.auth import Principal
-from orbiter.memory.errors import MemoryError, QueryError
+from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.http.error_responses import problem_for
 from orbiter.memory.server.http.json_body import compact_json
@@ -214,9 +214,16 @@ def note_progress(job: Job) -> Callable[[int, int], None]:
     return advance
 
 
-def encode_report(operation: Operation, result: Any) -> bytes:
-    """Return what a call returned as JSON."""
-    return compact_json(operation.returns.dump(result)).encode()
+def encode_report(job: Job, result: Any) -> bytes:
+    """Return what a call returned as JSON; raise what a `DELETE` of nothing is told.
+
+    What was removed before the job was interrupted is in the result.
+    """
+    erasure = getattr(result, "erasure", None)
+    is_done = result or (erasure is not None and (erasure.total or erasure.problems))
+    if job.operation.verb == "DELETE" and not is_done:
+        raise ItemNotFoundError(str(job.given["item"]))
+    return compact_json(job.operation.returns.dump(result)).encode()
 
 
 def problem_of_job(error: Exception, job: Job) -> dict[str, Any]:

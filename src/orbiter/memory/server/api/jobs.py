@@ -236,7 +236,7 @@ class Jobs:
                     found = await getattr(target, job.operation.name)(**given)
                 principal = principal_of_job(job)
                 found = report_for(principal, found)
-                report = await asyncio.to_thread(encode_report, job.operation, found)
+                report = await asyncio.to_thread(encode_report, job, found)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=problem_of_job(exc, job))
                 return
