@@ -32,7 +32,7 @@ SQL_EXPIRY_BUGS = {
 SHORT_TERM_EXPIRY_BUGS = {
     "ends are not noted when an item changes": Bug(
         "an_end_may_be_moved",
-        "        self._ends.note(item.id, item.expires_at)\n",
-        "        if old is None:\n            self._ends.note(item.id, item.expires_at)\n",
+        "        self._expiry.note(item.id, item.expires_at)\n",
+        "        if old is None:\n            self._expiry.note(item.id, item.expires_at)\n",
     ),
 }

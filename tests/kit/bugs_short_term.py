@@ -4,7 +4,7 @@ from tests.kit.bugs import Bug
 
 _ADD = "self._keep(validated_copy(item))"
 _GET = "return None if item is None else copy_item(item)"
-_SEARCH = "return [copy_item(item) for _, unit in reversed(list(found)) for item in unit]"
+_SEARCH = "return copy_items(item for _, unit in reversed(list(found)) for item in unit)"
 _BATCH = "for item in [validated_copy(item) for item in items]:\n            self._keep(item)"
 _FIELD = "if (value := getattr(item.metadata, name)) is not None"
 _ORDER = "return self._arrival[item.id]"
@@ -58,7 +58,7 @@ SHORT_TERM_BUGS = {
     # What goes out.
     "hands out its own object": Bug("changing_a_returned_item", _GET, "return item"),
     "hands out its own objects from search": Bug(
-        "changing_a_returned_item", _SEARCH, _SEARCH.replace("copy_item(item)", "item")
+        "changing_a_returned_item", _SEARCH, _SEARCH.replace("copy_items", "list")
     ),
     "shares the tool calls it returns": Bug(
         "changing_a_returned_item",
