@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orbiter.memory.agent import inputs
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 _FORMATS = (
@@ -47,9 +48,10 @@ class Conversation:
         return self.items[-1].created_at + timedelta(days=1)
 
 
-TELLINGS = ("speaker", "text", "note", "roles")
+TELLINGS = ("speaker", "text", "note", "name", "roles")
 """How who speaks may be told: by `extra["speaker"]`, before a colon in the text of a message or of
-a note, or there with one person as the user and the others as the assistant."""
+a note, by OpenAI's `name`, or before a colon with one person as the user and the others as the
+assistant."""
 
 
 def read(path: Path, *, telling: str = "speaker") -> tuple[str, list[Conversation]]:
@@ -114,19 +116,18 @@ def _items(user: str, turns: list[dict[str, Any]], telling: str) -> Iterator[Mem
         caption = turn.get("caption")
         content = f"{turn['text']} [{caption}]" if caption else turn["text"]
         is_named = bool(speaker) and speaker not in _ROLES
-        if is_named and telling != "speaker":
+        if is_named and telling in ("text", "note", "roles"):
             content = f"{speaker}: {content}"
         if telling == "note":
             kind, session = MemoryItem, ""
         elif telling == "roles" and is_named:
             kind = HumanMemory if speaker == turns[0]["speaker"] else AIMemory
-        yield kind(
-            content=content,
-            metadata=MemoryMetadata(
-                user_id=user,
-                session_id=session or None,
-                extra={"speaker": speaker} if is_named and telling == "speaker" else {},
-            ),
-            created_at=last,
-            updated_at=last,
-        )
+        place = MemoryMetadata(user_id=user, session_id=session or None)
+        if telling == "name" and is_named:  # read as `chat.add` reads it
+            message = {"role": "user", "name": speaker, "content": content}
+            item = inputs.read(message, place, {}, None)
+            yield item.model_copy(update={"created_at": last, "updated_at": last})
+            continue
+        if is_named and telling == "speaker":
+            place = place.model_copy(update={"extra": {"speaker": speaker}})
+        yield kind(content=content, metadata=place, created_at=last, updated_at=last)

@@ -1,12 +1,15 @@
 """Fit the weights of recall, and judge them on conversations they were not fitted to.
 
     python -m benchmarks.recall_fit --data FILE… [--cache FILE] [--names NAME…] [--hold …] [--best]
+    python -m benchmarks.recall_fit --data FILE… --people [--ablate]
 
 Every question is put to the real pipeline; what it measured for each candidate, and which of them
 are evidence, goes into a conditional logit with a ridge. Each conversation is judged by a fit on
 all others, or each half of the questions by the other half where there is only one conversation.
 Prints those figures and the weights of a fit on everything, for `recall/_rerank.py`. `--best` fits
-the order of the candidates that were looked at word by word. Needs numpy.
+the order of the candidates that were looked at word by word. `--people` fits what ships for people
+as it was fitted: the best, the columns that have a weight, and `words` held. `--ablate` judges
+without each column, and prints no weights. Needs numpy.
 """
 
 import argparse
@@ -30,11 +33,12 @@ from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather
-from orbiter.memory.recall._rerank import MAX_RERANKED, order
+from orbiter.memory.recall._rerank import MAX_RERANKED, PEOPLE, order
 from orbiter.memory.recall._signals import measure
 
 Floats = npt.NDArray[np.float64]
 NOTHING: Mapping[str, float] = MappingProxyType({})
+MOST = 20
 RIDGE = 0.1
 """How strongly weights are drawn to 0; of 0.03, 0.1, 0.3 and 1 this does best across folds."""
 
@@ -88,22 +92,55 @@ def matrix(example: Example, names: Iterable[str]) -> Floats:
     return np.array([example.columns[name] for name in names]).T
 
 
+@dataclass
+class Pairs:
+    """Each item of evidence beside all that is none of the same question, one after the other."""
+
+    rows: Floats
+    """Pair, candidate, column; questions with fewer candidates are filled up."""
+    points: Floats
+    """What weights that are not fitted give to each candidate."""
+    is_among: npt.NDArray[np.bool_]
+    """Which candidates count for a pair: other evidence of the question does not."""
+    places: npt.NDArray[np.int_]
+    """Where the evidence stands."""
+    share: Floats
+    """What a pair counts: all of one question count 1."""
+
+    @classmethod
+    def of(cls, made: list[Example], names: list[str], held: Mapping[str, float]) -> "Pairs":
+        """Return the pairs of all questions that have evidence among their candidates."""
+        usable = [one for one in made if one.is_evidence.any() and not one.is_evidence.all()]
+        most = max(len(one.is_evidence) for one in usable)
+        pairs = sum(int(one.is_evidence.sum()) for one in usable)
+        rows, points = np.zeros((pairs, most, len(names))), np.zeros((pairs, most))
+        is_among = np.zeros((pairs, most), dtype=bool)
+        places, share = np.zeros(pairs, dtype=int), np.zeros(pairs)
+        at = 0
+        for one in usable:
+            size, own = len(one.is_evidence), _held(one, held)
+            columns = matrix(one, names)
+            for place in np.flatnonzero(one.is_evidence):
+                rows[at, :size], points[at, :size] = columns, own
+                is_among[at, :size] = ~one.is_evidence
+                is_among[at, place] = True
+                places[at], share[at] = place, 1 / one.is_evidence.sum()
+                at += 1
+        return cls(rows, points, is_among, places, share)
+
+
 def fit(made: list[Example], names: list[str], held: Mapping[str, float] = NOTHING) -> Floats:
     """Return the weights under which evidence is likeliest, by Newton's method.
 
     Those that are *held* count, and stay.
     """
-    usable = [
-        (matrix(one, names), _held(one, held), one.is_evidence)
-        for one in made
-        if one.is_evidence.any() and not one.is_evidence.all()
-    ]
+    pairs = Pairs.of(made, names, held)
     weights = np.zeros(len(names))
-    likelihood, slope, curve = _likelihood(usable, weights)
+    likelihood, slope, curve = _likelihood(pairs, weights)
     for _ in range(50):
         step = np.linalg.solve(curve, slope)
         while True:  # half as far, until it is uphill
-            ahead = _likelihood(usable, weights - step)
+            ahead = _likelihood(pairs, weights - step)
             if ahead[0] >= likelihood or np.abs(step).max() < 1e-6:
                 break
             step = step / 2
@@ -122,41 +159,66 @@ def _held(example: Example, held: Mapping[str, float]) -> Floats:
     return points
 
 
-def _likelihood(
-    usable: list[tuple[Floats, Floats, npt.NDArray[np.bool_]]], weights: Floats
-) -> tuple[float, Floats, Floats]:
+def _likelihood(pairs: Pairs, weights: Floats) -> tuple[float, Floats, Floats]:
     """Return the log likelihood with its slope and curvature.
 
     Each item of evidence stands against all that is none, and not against the others.
     """
-    total = -RIDGE * float(weights @ weights)
-    slope, curve = -2 * RIDGE * weights, -2 * RIDGE * np.eye(len(weights))
-    for rows, points, truth in usable:
-        scores = rows @ weights + points
-        scores -= scores.max()
-        for place in np.flatnonzero(truth):
-            among = ~truth
-            among[place] = True
-            share = np.exp(scores) * among
-            size = share.sum()
-            share /= size
-            mean = share @ rows
-            total += float(scores[place] - np.log(size)) / truth.sum()
-            slope += (rows[place] - mean) / truth.sum()
-            curve -= ((rows * share[:, None]).T @ rows - np.outer(mean, mean)) / truth.sum()
-    return total, slope, curve
+    scores = np.where(pairs.is_among, pairs.rows @ weights + pairs.points, -np.inf)
+    scores -= scores.max(axis=1, keepdims=True)
+    odds = np.exp(scores)
+    size = odds.sum(axis=1)
+    odds /= size[:, None]
+    means = np.einsum("pc,pcn->pn", odds, pairs.rows)
+    every = np.arange(len(pairs.places))
+    likely = scores[every, pairs.places] - np.log(size)
+    ahead = pairs.rows[every, pairs.places] - means
+    total = float(pairs.share @ likely) - RIDGE * float(weights @ weights)
+    spread = (pairs.rows * np.sqrt(odds * pairs.share[:, None])[:, :, None]).reshape(
+        -1, len(weights)
+    )
+    curve = (means * pairs.share[:, None]).T @ means - spread.T @ spread
+    return (
+        total,
+        pairs.share @ ahead - 2 * RIDGE * weights,
+        curve - 2 * RIDGE * np.eye(len(weights)),
+    )
 
 
 def found(
-    made: list[Example], names: list[str], weights: Floats, k: int, held: Mapping[str, float]
-) -> list[float]:
-    """Return R@k of every question."""
+    made: list[Example], names: list[str], weights: Floats, held: Mapping[str, float]
+) -> list[list[float]]:
+    """Return R@1 to R@20 of every question."""
     shares = []
     for one in made:
         scores = matrix(one, names) @ weights + _held(one, held)
-        order = np.argsort(-scores, kind="stable")[:k]
-        shares.append(one.is_evidence[order].sum() / one.evidence)
+        order = np.argsort(-scores, kind="stable")[:MOST]
+        hits = np.zeros(MOST)
+        hits[: len(order)] = one.is_evidence[order]
+        shares.append((np.cumsum(hits) / one.evidence).tolist())
     return shares
+
+
+def by_folds(
+    folds: list[list[Example]], names: list[str], held: Mapping[str, float]
+) -> tuple[float, float, float]:
+    """Return R@5, R@10 and the mean of R@3 to R@20, each fold by weights fitted on the others."""
+    judged: list[list[float]] = []
+    for number, fold in enumerate(folds):
+        others = [one for at, each in enumerate(folds) if at != number for one in each]
+        judged += found(fold, names, fit(others, names, held), held)
+    means = 100 * np.mean(judged, axis=0)
+    return float(means[4]), float(means[9]), float(means[2:].mean())
+
+
+def ablate(folds: list[list[Example]], names: list[str], held: Mapping[str, float]) -> None:
+    """Print what is found without each column, all others fitted anew."""
+    print(f"{'without':24}{'R@5':>8}{'R@10':>8}{'3-20':>8}")
+    whole = by_folds(folds, names, held)
+    print(f"{'nothing':24}" + "".join(f"{figure:8.1f}" for figure in whole))
+    for name in names:
+        less = by_folds(folds, [each for each in names if each != name], held)
+        print(f"{name:24}" + "".join(f"{figure:8.1f}" for figure in less))
 
 
 def main() -> int:
@@ -170,6 +232,8 @@ def main() -> int:
         "--hold", nargs="+", default=[], metavar="NAME=WEIGHT", help="weights that are not fitted"
     )
     parser.add_argument("--best", action="store_true", help="fit the order of the best only")
+    parser.add_argument("--people", action="store_true", help="fit the set that ships for people")
+    parser.add_argument("--ablate", action="store_true", help="judge without each of the columns")
     parser.add_argument("--words-only", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -179,18 +243,19 @@ def main() -> int:
         if given.cache:
             model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
     folds = [fold for path in given.data for fold in asyncio.run(examples(path, model))]
+    shipped = PEOPLE.words if given.words_only else PEOPLE.details
+    if given.people:
+        given.names, given.best = list(shipped), not given.words_only
+        given.hold = [f"{name}={shipped[name]}" for name in ("echo", "words")[: 1 + given.best]]
     if given.best:
         folds = [[one.of_the_best() for one in fold] for fold in folds]
     held = {name: float(weight) for name, _, weight in (one.partition("=") for one in given.hold)}
     names = [name for name in given.names or sorted(folds[0][0].columns) if name not in held]
-    judged: dict[int, list[float]] = {5: [], 10: []}
-    for number, fold in enumerate(folds):
-        others = [one for at, each in enumerate(folds) if at != number for one in each]
-        weights = fit(others, names, held)
-        for k, shares in judged.items():
-            shares.extend(found(fold, names, weights, k, held))
-    for k, shares in judged.items():
-        print(f"R@{k}, not fitted to: {100 * float(np.mean(shares)):.1f}")
+    if given.ablate:
+        ablate(folds, names, held)
+        return 0
+    at_five, at_ten, mean = by_folds(folds, names, held)
+    print(f"not fitted to: R@5 {at_five:.1f}, R@10 {at_ten:.1f}, mean of R@3 to R@20 {mean:.1f}")
     weights = fit([one for fold in folds for one in fold], names, held)
     print(", ".join(f"{name}={weight:.2f}" for name, weight in zip(names, weights, strict=True)))
     return 0

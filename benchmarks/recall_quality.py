@@ -1,6 +1,7 @@
 """Does recall find what answers a question? Evidence turns of real conversations decide.
 
     python -m benchmarks.recall_quality --data FILE… [--store URL] [--cache FILE] [--json]
+    python -m benchmarks.recall_quality --data FILE… --telling all
 
 Each conversation is stored through the public API under a user of its own and each question is
 asked through the public API. The files hold, as JSON or gzipped JSON,
@@ -9,9 +10,10 @@ asked through the public API. The files hold, as JSON or gzipped JSON,
 evidence never reaches the store. The store is a new SQLite file unless a URL names a database.
 `--part 1` and `--part 2` ask about every other conversation, or about every other question where
 there is only one: weights are fitted on part 1 (`benchmarks.recall_fit`) and judged on part 2.
-`--cache` keeps vectors between runs, `--reranker` names one for recall. `--pool` prints which share
-of the evidence becomes a candidate at all, and among how many. Beside it, in the same run: the
-vector store alone, BM25 alone, and both fused by rank.
+`--cache` keeps vectors between runs, `--reranker` names one for recall. `--telling` chooses how the
+conversation says who speaks; with `all`, a table compares the five ways. `--pool` prints which
+share of the evidence becomes a candidate at all, and among how many. Beside it, in the same run:
+the vector store alone, BM25 alone, and both fused by rank.
 """
 
 import argparse
@@ -157,12 +159,12 @@ async def look_at_pools(store: SQLMemoryStore, conversation: Conversation) -> li
     return rows
 
 
-async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
+async def measure(path: Path, given: argparse.Namespace, telling: str) -> dict[str, Any]:
     model: Embeddings = LocalEmbeddings()
     if given.cache:
         model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
     reader = open_reranker(given.reranker) if given.reranker else None
-    name, conversations = read(path, telling=given.telling)
+    name, conversations = read(path, telling=telling)
     chosen = part_of(conversations, given.part)
     results: dict[str, list[dict[str, Any]]] = {}
     pools: dict[str, list[dict[str, Any]]] = {}
@@ -205,7 +207,8 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
         if vectors is not None:
             await put_to("vector store", conversation, others.nearest, results)
             await put_to("rank fusion", conversation, others.fused, results)
-    return {"data": name, "part": given.part or "all", "results": results, "pools": pools}
+    part = given.part or "all"
+    return {"data": name, "part": part, "telling": telling, "results": results, "pools": pools}
 
 
 def show(report: dict[str, Any]) -> None:
@@ -223,6 +226,21 @@ def show(report: dict[str, Any]) -> None:
         if label.startswith("recall"):
             for category in sorted({row["category"] for row in rows}):
                 line(f"  {category}", [row for row in rows if row["category"] == category])
+
+
+def show_tellings(reports: Sequence[dict[str, Any]]) -> None:
+    """Print how much recall finds by how one conversation says who speaks."""
+    print(f"\n{reports[0]['data']}")
+    for label in reports[0]["results"]:
+        rows = {
+            report["telling"]: [row for row in report["results"][label] if row["category"] != APART]
+            for report in reports
+        }
+        best = max(mean(each, "R@10") for each in rows.values())
+        print(f"  {label:34}{'R@5':>9}{'R@10':>9}   below the best")
+        for telling, each in rows.items():
+            at_ten = mean(each, "R@10")
+            print(f"    {telling:32}{mean(each, 'R@5'):9.1f}{at_ten:9.1f}{best - at_ten:17.1f}")
 
 
 def show_pool(label: str, rows: list[dict[str, Any]]) -> None:
@@ -249,7 +267,10 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors between runs")
     parser.add_argument("--part", type=int, choices=(0, 1, 2), default=0)
     parser.add_argument(
-        "--telling", choices=TELLINGS, default="speaker", help="who speaks, told how"
+        "--telling",
+        choices=(*TELLINGS, "all"),
+        default="speaker",
+        help="how the conversation says who speaks; `all` compares them, without baselines",
     )
     parser.add_argument("--reranker", help="an ONNX cross-encoder, or the URL of a rerank service")
     parser.add_argument("--words-only", action="store_true", help="only without a model")
@@ -259,12 +280,16 @@ def main() -> int:
     parser.add_argument("--no-baselines", dest="baselines", action="store_false")
     parser.add_argument("--json", action="store_true", help="every question's figures on stdout")
     given = parser.parse_args()
-    given.baselines = given.baselines and not given.pool
+    given.baselines = given.baselines and not given.pool and given.telling != "all"
     warnings.simplefilter("ignore")  # that there is no model is the point of half of it
-    reports = [asyncio.run(measure(path, given)) for path in given.data]
+    tellings = TELLINGS if given.telling == "all" else (given.telling,)
+    reports = [asyncio.run(measure(path, given, one)) for path in given.data for one in tellings]
     if given.json:
         json.dump(reports, sys.stdout, indent=1)
         print()
+    elif given.telling == "all" and not given.pool:
+        for at in range(0, len(reports), len(TELLINGS)):
+            show_tellings(reports[at : at + len(TELLINGS)])
     else:
         for report in reports:
             show(report)

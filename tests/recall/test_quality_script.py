@@ -1,13 +1,16 @@
 """The quality benchmark on a conversation small enough to know the answer."""
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from benchmarks._conversations import parse_date, read
+from benchmarks._conversations import TELLINGS, parse_date, read
 from benchmarks._recall_scores import judge
+from benchmarks.recall_fit import Example, ablate, by_folds, fit
 
 ROOT = Path(__file__).resolve().parents[2]
 TURNS = [
@@ -73,6 +76,30 @@ def test_the_share_of_evidence_among_the_candidates_is_told(data: Path) -> None:
     assert "1 questions with 4 candidates each" in done.stdout
 
 
+@pytest.mark.slow
+def test_the_ways_to_say_who_speaks_are_compared(data: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.recall_quality", "--data", str(data)]
+    done = subprocess.run(
+        [*command, "--words-only", "--telling", "all"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    lines = [line.split() for line in done.stdout.splitlines()]
+    rows = {line[0]: line[1:] for line in lines if line and line[0] in TELLINGS}
+    assert rows == {telling: ["100.0", "100.0", "0.0"] for telling in TELLINGS}
+
+
+@pytest.mark.parametrize("telling", TELLINGS)
+def test_a_conversation_says_who_speaks_in_one_of_five_ways(data: Path, telling: str) -> None:
+    _, (conversation,) = read(data, telling=telling)
+
+    item = conversation.items[1]
+    assert item.content.startswith("Ben: ") == (telling in ("text", "note", "roles"))
+    assert (item.metadata.extra.get("speaker") == "Ben") == (telling in ("speaker", "name"))
+    assert (item.metadata.session_id is None) == (telling == "note")
+    assert item.memory_type == {"note": "item", "roles": "ai"}.get(telling, "human")
+
+
 def test_evidence_that_is_not_in_the_conversation_does_not_count(data: Path) -> None:
     _, (conversation,) = read(data)
 
@@ -96,3 +123,40 @@ def test_dates_are_read_in_the_ways_the_files_write_them() -> None:
         assert found is not None
         assert (found.year, found.month, found.day, found.hour) == (2023, 5, 8, 13)
     assert parse_date("some day") is None
+
+
+def _example(number: int, *, size: int = 20) -> Example:
+    """Return a question whose evidence has most of `telling`; `blind` says nothing."""
+    dice = random.Random(number)
+    is_evidence = np.arange(size) == number % size
+    telling = np.where(is_evidence, 1.0, 0.0) + [dice.uniform(0, 0.6) for _ in range(size)]
+    columns = {"telling": telling, "blind": np.array([dice.uniform(-1, 1) for _ in range(size)])}
+    return Example(columns, is_evidence, np.ones(size, dtype=bool), 1)
+
+
+def test_a_fit_weighs_the_column_that_tells_evidence_from_the_rest() -> None:
+    made = [_example(number) for number in range(40)]
+
+    telling, blind = fit(made, ["telling", "blind"])
+
+    assert telling > 3 * abs(blind)
+    assert by_folds([made[:20], made[20:]], ["telling", "blind"], {})[:2] == (100.0, 100.0)
+
+
+def test_a_weight_that_is_held_takes_the_place_of_a_fitted_one() -> None:
+    made = [_example(number) for number in range(40)]
+    [free] = fit(made, ["telling"])
+
+    [beside] = fit(made, ["telling"], {"telling": float(free)})
+
+    assert abs(beside) < free / 2
+
+
+def test_what_each_column_is_worth_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    made = [_example(number) for number in range(40)]
+
+    ablate([made[:20], made[20:]], ["telling", "blind"], {})
+
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert list(rows) == ["without", "nothing", "telling", "blind"]
+    assert float(rows["telling"][0]) < float(rows["blind"][0]) == 100.0
