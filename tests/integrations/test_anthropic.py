@@ -24,6 +24,10 @@ DISTRIBUTION = "anthropic"
 
 _FILE = "tests/lib/tools/memory_tools/test_filesystem.py"
 _OF_FILES = (
+    "read_rejects_symlink_created_after_validation",
+    "read_rejects_file_replaced_with_symlink_before_open",
+    "view_rejects_directory_symlink_created_after_validation",
+    "view_lists_symlinks_only_when_they_stay_inside_memories",
     "mkdir_parents_not_world_writable_under_permissive_umask",
     "symlink_validation_reject_symlink_pointing_outside_memories",
     "symlink_validation_reject_creating_files_through_symlink_pointing_outside",
