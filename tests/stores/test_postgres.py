@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
-from orbiter.memory.backends.postgres import schema
+from orbiter.memory.backends.postgres import pool, schema
 from orbiter.memory.backends.postgres.pool import OnceToken
 from orbiter.memory.backends.postgres.upsert import MAX_TEXT
 from orbiter.memory.errors import NotInitializedError
@@ -231,3 +231,26 @@ async def test_a_cancelled_call_is_cancelled_although_its_connection_died(
 
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_a_built_in_type_is_one_connection_asks_for_all(
+    store: PostgresMemoryStore, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    ask: Any = asyncpg.Connection._introspect_types  # type: ignore[attr-defined]  # not public
+
+    async def listen(connection: object, types: object, *more: object) -> object:
+        calls.append(types)
+        return await ask(connection, types, *more)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", listen)
+    monkeypatch.setattr(pool, "_fixed_types", {})
+    times = []
+    for number in range(2):
+        async with PostgresMemoryStore(postgres_dsn) as other:
+            await other.add_many([HumanMemory(id=f"{number} {n}", content="x") for n in range(3)])
+        times.append(len(calls))
+
+    assert times[0] > 0
+    assert times == [times[0]] * 2
+    assert await store.count() == 6

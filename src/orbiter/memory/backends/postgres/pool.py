@@ -4,6 +4,7 @@ And what a URL says of them to us, not to the server.
 """
 
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 _READ_ONLY = "25006"
+_FIXED_OIDS = 10_000
+"""Types below it have the same number and meaning on every server."""
+_fixed_types: dict[frozenset[int], Any] = {}
 _OWN = ("replicas", "replica_wait", "replica_sees", "statement_cache_size")
 
 ReplicaSees = Literal["own", "all"]
@@ -102,10 +106,17 @@ def import_asyncpg() -> Any:
     return asyncpg
 
 
+class _NoStatement:
+    """In the place of a statement that asked the server about types, where none was sent."""
+
+    name = "none"
+
+
 def quiet_connection(asyncpg: Any) -> Any:
     """Return a connection class that is not reset between two uses.
 
-    We leave no session state behind, and resetting costs as much as the query itself.
+    We leave no session state behind, and resetting costs as much as the query itself. What an array
+    of a built-in type is, one connection asks for all: for each, the server plans for 10 ms.
     """
 
     class Connection(asyncpg.Connection):  # type: ignore[misc]  # imported when it is needed
@@ -115,6 +126,16 @@ def quiet_connection(asyncpg: Any) -> Any:
         async def reset(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's
             if self.is_in_transaction():
                 await super().reset(timeout=timeout)
+
+        # Not public: under an asyncpg that calls it no more, every connection asks again.
+        async def _introspect_types(self, typeoids: Iterable[int], *more: Any, **named: Any) -> Any:
+            oids = frozenset(typeoids)
+            if oids in _fixed_types:
+                return _fixed_types[oids], _NoStatement
+            types, statement = await super()._introspect_types(oids, *more, **named)
+            if max(oids) < _FIXED_OIDS:
+                _fixed_types[oids] = types
+            return types, statement
 
     return Connection
 
