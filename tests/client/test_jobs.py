@@ -13,7 +13,7 @@ from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError
 from orbiter.memory.backends.sql.store import SQLMemoryStore
-from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client import RemoteMemory, _remote_calls
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.reports import Verification
 from orbiter.memory.server.api.job_record import Job
@@ -117,10 +117,11 @@ async def test_what_a_job_raises_is_raised_here(served: Served) -> None:
     ],
 )
 async def test_what_is_no_job_is_told(
-    served: Served, job: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+    served: Served, held: Held, job: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Job, "to_json", lambda _: json.dumps(job).encode())
-    Held(monkeypatch)
+    monkeypatch.setattr(_remote_calls, "_SELDOM", 0)  # the server does not wait for its end
     async with RemoteMemory(await served(job_wait=0.0), timeout=HANG) as memory:
         with pytest.raises(MemoryConnectionError, match="job|report"):
             await memory.verify()
+    held.opened.set()  # a server that stops waits for its jobs
