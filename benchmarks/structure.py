@@ -168,7 +168,11 @@ def _programs(tree: ast.Module) -> list[ast.expr]:
     """Return what stands after `-m` in the arguments of a process: it is imported there."""
     lines = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List | ast.Tuple)]
     pairs = (pair for line in lines for pair in pairwise(line))
-    return [named for before, named in pairs if ast.unparse(before) == "'-m'"]
+    return [
+        named
+        for before, named in pairs
+        if isinstance(before, ast.Constant) and before.value == "-m"
+    ]
 
 
 def _starts(tree: ast.Module, module: str) -> Iterable[str]:
