@@ -258,6 +258,8 @@ def test_a_script_answers_without_a_model(cli: Cli) -> None:
 
     assert "model> I remember: Mia burns in the sun within minutes" in told
     assert "model> I will remember that." in told
+    kept = json.loads(cli.ok("list", "--type", "ai", "--json"))["items"]
+    assert [each["metadata"]["extra"]["scripted"] for each in kept] == [True, True]
 
 
 @pytest.mark.parametrize("event", [b"[1]", b"5", b"null", b"{", b"[" * 100_000])

@@ -105,6 +105,22 @@ async def test_one_walks_from_a_name_to_the_next(
     assert "No two memories share" in await visitor.look("/graph", term="nobody")
 
 
+async def test_an_answer_without_a_model_joins_nothing(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(user_id="ann")
+    await ann.remember("Mia plays the ukulele")
+    visitor = Visitor(client(await served()))
+
+    turn = await visitor.send("/ui/playground", {"user_id": "ann"}, message="What does she play?")
+
+    assert "ukulele" in turn.text
+    assert (await visitor.twin("/graph"))["terms"] == 0
+    await ann.remember("The ukulele is new")
+    (name,) = (await visitor.twin("/graph"))["names"]
+    assert name == "ukulele"
+
+
 async def test_a_word_goes_with_the_memories_that_have_it(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

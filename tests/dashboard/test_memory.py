@@ -225,6 +225,9 @@ async def test_why_it_ranks_tells_its_place_or_why_it_is_left_out(
     out = (await visitor.http.get("/ui/memory/why", params={"id": draft.id, "q": "peanuts"})).text
 
     assert "Number 1 of" in found
+    relevance = (await ann.recall("who is allergic to peanuts"))[0].relevance
+    assert f">{relevance:.2f}</span>" in found[found.index(">Relevance<") :][:300]
+    assert "points</span>" in found
     assert "contains &#34;allergic&#34;, &#34;peanuts&#34; (2 of 2 words)" in found
     assert "<rect" in found
     assert f"/memory?id={near.id}" in found  # related, of the same user

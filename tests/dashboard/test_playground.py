@@ -34,6 +34,7 @@ async def test_a_turn_shows_what_is_recalled_sent_and_kept(
     assert "of 1,000 tokens" in turn.text
     kept = await memory.scope(user_id="ann").chat("playground").items()
     assert [item.memory_type for item in kept] == ["human", "ai"]
+    assert kept[1].metadata.extra == {"scripted": True}
     assert all(item.id in turn.text for item in kept)
     assert "What is Mia allergic to?" in await visitor.look("/playground", **ANN)
 

@@ -34,6 +34,7 @@ __all__ = [
     "MAX_JSON",
     "MAX_NATIVE",
     "RESERVED",
+    "SCRIPTED",
     "AIMemory",
     "HumanMemory",
     "MemoryItem",
@@ -57,6 +58,9 @@ who knows the names could take it before its owner does."""
 INDEXED_BY = "indexed_by"
 """The key of `metadata.extra` that is `False` of an item that no index holds and no recall returns.
 Everything else is indexed by its content."""
+
+SCRIPTED = "scripted"
+"""The key of `extra` that marks an answer which a program made of memories, without a model."""
 
 _NOT_IN_REPR = frozenset(
     ("id", "content", "metadata", "native", "created_at", "updated_at", "recorded_at")

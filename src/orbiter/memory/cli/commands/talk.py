@@ -25,6 +25,7 @@ from orbiter.memory.cli.commands.chat import app, chat, print_context, token_bar
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
     from orbiter.memory.context import Context
+    from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.recall import Hit
 
 __all__ = ["app"]
@@ -210,12 +211,24 @@ class _Talk:
         from orbiter.memory.errors import MessageError  # noqa: PLC0415 - `--help` needs it not
 
         try:
-            stored = await self.chat.add({"role": "assistant", "content": text})
+            stored = await self.chat.add(self._as_message(text))
         except MessageError as exc:
             self.has_failed = True
             say(f"the answer was not kept: {exc}")
         else:
             self.turn_ids += [item.id for item in stored]
+
+    def _as_message(self, text: str) -> "MemoryItem | dict[str, str]":
+        """Return an answer as it is stored; one without a model is marked, as it tells nothing."""
+        from orbiter.memory.model.items import (  # noqa: PLC0415 - `--help` needs it not
+            SCRIPTED,
+            AIMemory,
+            MemoryMetadata,
+        )
+
+        if self.endpoint is None:
+            return AIMemory(content=text, metadata=MemoryMetadata(extra={SCRIPTED: True}))
+        return {"role": "assistant", "content": text}
 
     async def _stream(self, said: list[str]) -> None:
         """Print an answer as it comes; *said* has what came, whatever becomes of the rest."""

@@ -16,7 +16,7 @@ from math import cos, hypot, log, pi, sin
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.model.facts import FactMemory, show_value
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import SCRIPTED, MemoryItem
 from orbiter.memory.server.dashboard.map_points import NUMBERS
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
@@ -250,7 +250,12 @@ def graph_of(items: Sequence[MemoryItem], *, is_all: bool = True) -> Graph:
 
 
 def _text(item: MemoryItem) -> str:
-    """Return what is read of a memory; of a fact only its value, as many facts share a key."""
+    """Return what is read of a memory; of a fact only its value, as many facts share a key.
+
+    An answer without a model says again what memories say.
+    """
+    if item.metadata.extra.get(SCRIPTED):
+        return ""
     if isinstance(item, FactMemory):
         return "" if item.is_end else show_value(item.value)[:_TEXT]
     return item.content[:_TEXT]

@@ -253,6 +253,7 @@ class Rank:
     verdict: str
     is_hit: bool
     place: int | None
+    relevance: float | None
     score: float | None
     weights: Sequence[Weight]
     considered: int
@@ -263,25 +264,28 @@ async def rank_of(handle: ScopedMemory, item: MemoryItem, query: str) -> Rank:
     """Ask *query*, and return what becomes of *item*."""
     found = await handle.recall(query, k=_HITS, explain=True)
     place: int | None = None
+    relevance: float | None = None
     score: float | None = None
     reasons: tuple[Reason, ...] = ()
     verdict = ""
     for number, hit in enumerate(found, 1):
         if hit.item.id == item.id:
-            place, score, reasons = number, hit.score, tuple(hit.why)
+            place, relevance = number, hit.relevance
+            score, reasons = hit.score, tuple(hit.why)
             verdict = f"Number {number} of {found.considered:,} candidates"
         elif any(each.id == item.id for each in hit.repeats):
             verdict = f"Left out: number {number} says the same"
     if place is None:
         out = next((each for each in found.left_out if each.item.id == item.id), None)
         if out is not None:
-            score, reasons = out.score, tuple(out.why)
+            relevance, score, reasons = out.relevance, out.score, tuple(out.why)
             verdict = verdict or f"Left out: {out.told}"
     return Rank(
         query,
         verdict or _unfound(item, found.considered),
         place is not None,
         place,
+        relevance,
         score,
         _weights(reasons),
         found.considered,

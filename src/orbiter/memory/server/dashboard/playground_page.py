@@ -16,7 +16,7 @@ from orbiter.memory.errors import (
     QueryError,
     UnsupportedError,
 )
-from orbiter.memory.model.items import MemoryItem, role_of
+from orbiter.memory.model.items import SCRIPTED, AIMemory, MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.server.dashboard.chat_address import Watched, chat_of
 from orbiter.memory.server.dashboard.context_lab import Task, result_of
 from orbiter.memory.server.dashboard.facts_page import scope_of
@@ -76,8 +76,11 @@ async def say(ask: Ask) -> Response:
         task = Task(text, name, budget, "openai", _MEMORIES, "")
         result: dict[str, Any] = await result_of(watched, chat, task)
         settings = ask.server.settings
+        answer: MemoryItem | dict[str, str]
         if settings.playground_url is None:
             reply = scripted_reply(result["memories"])
+            extra = MemoryMetadata(extra={SCRIPTED: True})
+            answer = AIMemory(content=reply, metadata=extra)
         else:
             model = _model(settings)
             try:
@@ -89,9 +92,8 @@ async def say(ask: Ask) -> Response:
                     "unsent": text,
                     "why": _why(ask, exc),
                 }
-        kept = await chat.add(
-            [{"role": "user", "content": text}, {"role": "assistant", "content": reply or "…"}]
-        )
+            answer = {"role": "assistant", "content": reply or "…"}
+        kept = await chat.add([{"role": "user", "content": text}, answer])
         return {**await turn_data(result), "kept": kept, "why": ""}
 
     async def turn_data(result: dict[str, Any]) -> Data:
