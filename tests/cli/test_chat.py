@@ -180,6 +180,16 @@ def test_a_terminal_counts_messages_in_words_that_agree(spoken: Cli) -> None:
     assert "1 message · " in seen.stdout
 
 
+@pytest.mark.parametrize("name", ["lis", "lisbno", "Lisbon"])
+def test_a_name_that_no_chat_has_is_answered_with_the_nearest(spoken: Cli, name: str) -> None:
+    result = spoken("chat", "show", name)
+    other = spoken("chat", "show", name, "--user", "carol")
+
+    assert result.exit_code == other.exit_code == 3
+    assert "did you mean `lisbon`?" in result.stderr
+    assert "did you mean" not in other.stderr
+
+
 @pytest.mark.parametrize("args", [["chat", "show"], ["context"]], ids=" ".join)
 def test_a_chat_that_is_not_there_exits_with_3_and_names_who_was_looked_at(
     spoken: Cli, args: list[str]
@@ -188,6 +198,7 @@ def test_a_chat_that_is_not_there_exits_with_3_and_names_who_was_looked_at(
 
     assert result.exit_code == 3
     assert "there is no conversation `nowhere` of user `alice`" in result.stderr
+    assert "did you mean" not in result.stderr
     assert "`orbiter-memory chat list`" in result.stderr
     assert result.stdout == ""
 

@@ -223,6 +223,10 @@ def test_a_shell_completes_users_agents_and_chats(two: Cli) -> None:
     assert sorted(_completed(two, "list --user ")) == ["alice", "bob"]
     assert _completed(two, "list --user b") == ["bob"]
     assert _completed(two, "list --agent ") == ["planner"]
+    assert _completed(two, "list --user bob --agent ") == ["planner"]
+    assert _completed(two, "list --user alice --agent ") == []
+    assert sorted(_completed(two, "list --session ")) == ["secret", "trip"]
+    assert _completed(two, "list --user bob --session ") == ["secret"]
     assert _completed(two, "chat show ") == ["trip"]
     assert _completed(two, "context --user bob ") == ["secret"]
 

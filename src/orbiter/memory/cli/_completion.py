@@ -59,7 +59,9 @@ def complete_names(ctx: typer.Context, incomplete: str, name: str) -> Completion
             return _named([each.user_id for each in users], incomplete)
         field = f"{name}_id"
         where = {field: {"$prefix": incomplete}} if incomplete else None
-        counts = await store.unscoped().count_by(field, where=where, limit=_MAX_NAMES)
+        user = ctx.params.get("user")  # who was named on this line; others' are not theirs
+        whose = store.scope(user_id=user) if user else store.unscoped()
+        counts = await whose.count_by(field, where=where, limit=_MAX_NAMES)
         return _named([each.value for each in counts], incomplete)
 
     return _ask(ctx, names)

@@ -22,6 +22,7 @@ from orbiter.memory.messages.codec import Format
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.context import Context, Dropped
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
@@ -37,6 +38,8 @@ app.add_typer(
     "Without a command, it lists them.",
 )
 
+_NAMES = 500
+"""Conversations among which one with a name like an unknown one is looked for."""
 _WHO = {
     "human": ("user", "bold green"),
     "ai": ("assistant", "bold cyan"),
@@ -119,8 +122,8 @@ async def show_chat(
         conversation = memory.chat(chat_id)
         items = await conversation.items(rounds=rounds)
         sent = await conversation.messages(rounds=rounds, format=format) if format else None
-    if not items:
-        raise _no_chat(run, chat_id)
+        if not items:
+            raise await _no_chat(run, memory, chat_id)
     if sent is not None:
         run.out.data(sent.as_kwargs())
     elif run.out.is_json:
@@ -131,10 +134,16 @@ async def show_chat(
             run.out.show(entry(*spoken(item, tools)))
 
 
-def _no_chat(run: CommandContext, chat_id: str) -> NotThereError:
+async def _no_chat(run: CommandContext, memory: "ScopedMemory", chat_id: str) -> NotThereError:
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
+
+    names = [_name(each) for each in await memory.chats(limit=_NAMES)]
+    begun = [name for name in names if name.startswith(chat_id)]
+    near = (begun or get_close_matches(chat_id, names, n=1))[:1]
+    meant = f"did you mean `{one_line(near[0])}`? " if near else ""
     return NotThereError(
-        f"there is no conversation `{chat_id}` of {run.target.describe()}; `orbiter-memory chat "
-        "list` lists them, `--user` chooses another user"
+        f"there is no conversation `{chat_id}` of {run.target.describe()}; {meant}`orbiter-memory "
+        "chat list` lists them, `--user` chooses another user"
     )
 
 
@@ -192,7 +201,7 @@ async def context(  # noqa: PLR0913 - the options of a command
         conversation = memory.chat(chat_id)
         if not await conversation.items(rounds=1):
             if asked is None:
-                raise _no_chat(run, chat_id)
+                raise await _no_chat(run, memory, chat_id)
             run.out.note(
                 f"the conversation `{chat_id}` of {run.target.describe()} has no messages yet"
             )
