@@ -1,6 +1,7 @@
 """What people type first works, or the error says what to type instead."""
 
 import os
+import re
 import sys
 import warnings
 from datetime import UTC, datetime
@@ -167,6 +168,46 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
         TypeError, match=r"`scope` got an unexpected keyword argument `user`.*`user_id`"
     ):
         AgentMemory("memory://").scope(user="alice")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong", "way"),
+    [
+        ("recall", "n count num max_results top topk size", "did you mean `k`?"),
+        ("recall", "threshold min_score score", "did you mean `min_relevance`?"),
+        ("recall", "filter filters", "did you mean `where`?"),
+        ("recall", "q text question", "did you mean `query`?"),
+        ("recall", "kind type", "did you mean `memory_type`?"),
+        ("recall", "after start", "did you mean `since`?"),
+        ("recall", "tag tags", 'did you mean `where={"tags": …}`?'),
+        ("recall", "user", "`memory.scope(user_id=…).recall(…)`"),
+        ("recall", "include rerank", "it takes `query`, `k`, "),
+        ("list", "n count size max", "did you mean `limit`?"),
+        ("list", "offset page skip", "did you mean `cursor`?"),
+        ("list", "session", "`memory.scope(session_id=…).list(…)`"),
+        ("list", "sort order", "it takes `query`, "),
+        ("remember", "text content message", "did you mean `what`?"),
+        ("remember", "ttl expires_in expires_at", "did you mean `expires`?"),
+        ("remember", "timestamp when date", "did you mean `created_at`?"),
+        ("remember", "labels category", "did you mean `tags`?"),
+        ("remember", "meta", "did you mean `extra`?"),
+        ("remember", "priority weight", "did you mean `importance`?"),
+        ("chat.context", "max_tokens tokens n limit", "did you mean `budget`?"),
+        ("chat.context", "query question", "did you mean `task`?"),
+        ("chat.context", "k top_k", "did you mean `memory_limit`?"),
+        ("chat.messages", "n last", "did you mean `rounds`?"),
+        ("chat.add", "text content", "did you mean `what`?"),
+        ("chat.add", "role name", 'it is part of the message: `add({"role": …, "content": …})`'),
+    ],
+)
+async def test_a_keyword_of_another_library_is_answered_with_ours(
+    alice: ScopedMemory, call: str, wrong: str, way: str
+) -> None:
+    handle = alice.chat("c") if call.startswith("chat.") else alice
+    method = getattr(handle, call.removeprefix("chat."))
+    for name in wrong.split():
+        with pytest.raises(TypeError, match=f"argument `{name}`; .*{re.escape(way)}"):
+            await method(**{name: 1})
 
 
 # Values

@@ -84,6 +84,31 @@ class ExtraNames(TypedDict, total=False):
 _SYNONYMS = (("k", *SizeNames.__annotations__), ("extra", *ExtraNames.__annotations__))
 """Keywords that other libraries use for the same thing; a call takes any of a row."""
 
+_MEANINGS = {
+    "k": "count max max_items max_results n num num_results number results size top topk",
+    "limit": "count max max_items max_results n num num_results number results size top topk",
+    "what": "content contents document message messages text texts",
+    "query": "content q question search text",
+    "task": "content message q query question text",
+    "where": "filter filters",
+    "min_relevance": "cutoff min_score min_similarity score score_threshold similarity threshold",
+    "memory_type": "category kind kinds memory_types type types",
+    "since": "after from_date start start_date",
+    "until": "before end end_date to_date",
+    "cursor": "offset page skip",
+    "tags": "category kind label labels type",
+    "extra": "meta",
+    "importance": "priority weight",
+    "created_at": "at date datetime time timestamp when",
+    "expires": "expire expires_at expires_in expiry ttl",
+    "idempotency_key": "id key",
+    "budget": "limit max max_length max_tokens n size token_budget token_limit tokens",
+    "rounds": "count k last n turns",
+    "memory_limit": "k memories n_results top_k",
+    "format": "provider",
+}
+"""What else people call a keyword; a call that has it answers with its name."""
+
 _DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
 
@@ -97,7 +122,9 @@ _NEVER = "never"
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:
     """Return which of *names* somebody who wrote *name* most likely meant, if any."""
-    return next(iter(get_close_matches(name, names, n=1)), None)
+    meant = (each for each in names if name in _MEANINGS.get(each, "").split())
+    # With less in common, `size` would be taken for `since`, and `text` for `extra`.
+    return next(meant, None) or next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def as_name(value: object) -> object:
@@ -194,10 +221,16 @@ class ArgumentReader:
 def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
     """Return the error for a keyword that *call* does not take; *names* are those it does."""
     meant = _nearest(name, names)
+    scope = name if name in SCOPE_FIELDS else f"{name}_id"
     if meant is not None:
         way = f"did you mean `{meant}`?"
-    elif name in SCOPE_FIELDS:
-        way = f"the handle says whose it is: `memory.scope({name}=…).{call}(…)`"
+    elif scope in SCOPE_FIELDS:
+        way = f"the handle says whose it is: `memory.scope({scope}=…).{call}(…)`"
+    elif "what" in names and name in ("author", "name", "role", "speaker"):
+        way = f'it is part of the message: `{call}({{"role": …, "content": …}})`'
+    elif "where" in names and name in ("importance", "source", "tag", "tags"):
+        field = "tags" if name == "tag" else name
+        way = f'did you mean `where={{"{field}": …}}`?'
     else:
         way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
     return TypeError(f"`{call}` got an unexpected keyword argument `{name}`; {way}")
