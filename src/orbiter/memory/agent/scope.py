@@ -340,7 +340,7 @@ class ScopedMemory(MaintenanceMixin):
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
 
-        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """

@@ -310,7 +310,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
 
-        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """
@@ -543,7 +543,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
 
-        With *permanently*, nothing can bring it back, nor what was forgotten before: items,
+        With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """
