@@ -510,11 +510,12 @@ def test_nothing_is_written_that_could_not_start(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
+    _install_from(monkeypatch, {"url": "file:///checkout", "dir_info": {}})
 
     result = cli("install", "claude-code")
 
     assert result.exit_code == 1
-    assert "pip install 'orbiter-memory[mcp]'" in result.stderr
+    assert "pip install '/checkout[mcp]'" in result.stderr
     assert not (home / ".claude.json").exists()
 
 

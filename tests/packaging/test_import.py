@@ -3,8 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from orbiter.memory._lazy import install_command, missing_extra
 
 PROBE = """
 import _thread, json, sys
@@ -104,3 +109,51 @@ asyncio.run(main())
 
     events = {entry for entry in found["seen"] if entry.startswith("socket.")}
     assert events <= {"socket.__new__"}  # the pair an event loop wakes itself with
+
+
+@pytest.mark.parametrize(
+    ("origin", "extra", "command"),
+    [
+        (None, "redis", "pip install 'orbiter-memory[redis]'"),
+        ({"url": "file:///co", "dir_info": {}}, "redis", "pip install '/co[redis]'"),
+        (
+            {"url": "file:///my%20co", "dir_info": {"editable": True}},
+            "redis",
+            "pip install -e '/my co[redis]'",
+        ),
+        (
+            {"url": "file:///d/o-1.whl", "archive_info": {}},
+            "local",
+            "pip install --find-links '/d' '/d/o-1.whl[local]'",
+        ),
+        (
+            {"url": "https://h/o", "vcs_info": {"vcs": "git", "commit_id": "4f2"}},
+            "redis",
+            "pip install 'orbiter-memory[redis] @ git+https://h/o@4f2'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_told_with_the_line_that_installs_it_here(
+    monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any] | None, extra: str, command: str
+) -> None:
+    text = None if origin is None else json.dumps(origin)
+    monkeypatch.setattr(PathDistribution, "read_text", lambda _self, _name: text)
+
+    error = missing_extra("a test needs it", extra)
+
+    assert install_command(extra) == command
+    assert str(error) == f"a test needs it: pip install 'orbiter-memory[{extra}]'"
+    notes = getattr(error, "__notes__", [])
+    assert [note.endswith(f": {command}") for note in notes] == ([] if origin is None else [True])
+
+
+def test_the_model_of_a_checkout_is_installed_from_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "minilm").mkdir(parents=True)
+    text = json.dumps({"url": tmp_path.as_uri(), "dir_info": {}})
+    monkeypatch.setattr(PathDistribution, "read_text", lambda _self, _name: text)
+
+    command = install_command("local")
+
+    assert command == f"pip install '{tmp_path}/models/minilm' '{tmp_path}[local]'"

@@ -1,4 +1,4 @@
-"""What loads on first use, so that importing costs nothing: names, old names, and plug-ins."""
+"""What loads on first use, so that importing costs nothing: names, old names, plug-ins, extras."""
 
 import sys
 from importlib import import_module
@@ -7,17 +7,23 @@ TYPE_CHECKING = False  # type checkers take it for true; importing `typing` woul
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from importlib.metadata import EntryPoint
-    from typing import Any
+    from typing import Any, TypeVar
+
+    _ErrorT = TypeVar("_ErrorT", bound=BaseException)
 
 __all__ = [
     "RENAMED",
     "OrbiterDeprecationWarning",
+    "install_command",
+    "installed_from",
     "lazy_names",
     "load_adapter",
     "load_plugin",
+    "missing_extra",
     "old_names",
     "plugins",
     "warn",
+    "with_install_note",
 ]
 
 
@@ -133,3 +139,58 @@ def load_plugin(
             f"the {what} `{entry.name}` of the package `{packages[0]}` cannot be loaded: {exc}; "
             f"repair or uninstall `{packages[0]}`"
         ) from exc
+
+
+def installed_from() -> "tuple[str | None, bool]":
+    """Return the file or URL that this package was installed from, and whether it is editable.
+
+    That is what `direct_url.json` beside it says (PEP 610), as a requirement has it; `None` is an
+    index.
+    """
+    import json  # noqa: PLC0415 - as below
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - as above
+
+    try:
+        origin = json.loads(distribution("orbiter-memory").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None, False
+    if not (url := origin.get("url")):
+        return None, False
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    folder = origin.get("subdirectory")
+    is_editable = bool(origin.get("dir_info", {}).get("editable"))
+    return f"{url}#subdirectory={folder}" if folder else str(url), is_editable
+
+
+def install_command(extra: str) -> str:
+    """Return the line that adds *extra* to this installation, wherever that came from."""
+    from pathlib import Path  # noqa: PLC0415 - as below
+    from urllib.parse import urlsplit  # noqa: PLC0415 - only where something is missing
+    from urllib.request import url2pathname  # noqa: PLC0415 - as above
+
+    origin, is_editable = installed_from()
+    if origin is None:
+        return f"pip install 'orbiter-memory[{extra}]'"
+    place = urlsplit(origin)
+    if place.scheme != "file":
+        return f"pip install 'orbiter-memory[{extra}] @ {origin}'"
+    path = Path(url2pathname(place.path))
+    option = "-e " if is_editable else ""
+    if extra == "local":  # its model is a distribution of its own, beside the code or the wheel
+        model = path / "models" / "minilm"
+        option = f"'{model}' {option}" if model.is_dir() else f"--find-links '{path.parent}' "
+    return f"pip install {option}'{path}[{extra}]'"
+
+
+def missing_extra(problem: str, extra: str, *, name: str | None = None) -> ModuleNotFoundError:
+    """Return the error for a module, *name*, that is there with *extra* only."""
+    error = ModuleNotFoundError(f"{problem}: pip install 'orbiter-memory[{extra}]'", name=name)
+    return with_install_note(error, extra)
+
+
+def with_install_note(error: "_ErrorT", extra: str) -> "_ErrorT":
+    """Return *error* with the line that adds *extra* here, if it differs from that of an index."""
+    if installed_from()[0] is not None:
+        error.add_note(f"this one is not from a package index, so here: {install_command(extra)}")
+    return error

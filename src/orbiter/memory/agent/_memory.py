@@ -18,7 +18,7 @@ from typing import (
     Unpack,
 )
 
-from orbiter.memory._lazy import warn
+from orbiter.memory._lazy import missing_extra, warn
 from orbiter.memory.agent._local_engine import LocalEngine
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
@@ -488,9 +488,9 @@ def _remote_engine(url: str | os.PathLike[str] | None, settings: MemorySettings)
     """Return what talks to a server: the client stands above this, and is registered for `http`."""
     make = load_scheme("http")
     if make is None:
-        raise ModuleNotFoundError(
-            "the entry points of orbiter-memory are not installed, so `http://…` cannot be "
-            "opened: pip install 'orbiter-memory[client]'"
+        raise missing_extra(
+            "the entry points of orbiter-memory are not installed, so `http://…` cannot be opened",
+            "client",
         )
     engine: MemoryEngine = make(url, settings)
     return engine

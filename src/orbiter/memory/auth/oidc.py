@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.auth.principals import Principal, Role, check_name
 from orbiter.memory.errors import AccessError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
@@ -281,7 +282,5 @@ def _import_jwt() -> "ModuleType":
         import httpx  # noqa: F401, PLC0415
         import jwt  # noqa: PLC0415
     except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            f"tokens of an issuer need {exc.name}: pip install 'orbiter-memory[oidc]'"
-        ) from exc
+        raise missing_extra(f"tokens of an issuer need {exc.name}", "oidc") from exc
     return jwt

@@ -128,6 +128,8 @@ def report(error: BaseException) -> int:
         sys.stderr.write(clean(without_passwords(lines)))
     else:
         say(error_text(error))
+        for note in getattr(error, "__notes__", ()):
+            say(note, kind="note")
     return _code(error)
 
 

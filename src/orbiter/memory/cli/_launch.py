@@ -6,7 +6,6 @@ user and no secret.
 """
 
 import hashlib
-import json
 import re
 import shlex
 import shutil
@@ -16,10 +15,11 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orbiter.memory._lazy import installed_from
 from orbiter.memory.cli._command import SCOPES, Target
 from orbiter.memory.cli._error_messages import UsageError, without_passwords
 
-__all__ = ["Via", "installed_from", "launcher", "project_name", "settings_of", "shell_line"]
+__all__ = ["Via", "launcher", "project_name", "settings_of", "shell_line"]
 
 _NAME = "orbiter-memory"
 _DRIVERS = {
@@ -61,29 +61,10 @@ def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, 
     if via is Via.COMMAND:
         return via, [_NAME]
     requirement = f"{_NAME}[{','.join(_extras(target))}]"
-    reference = None if is_shared else installed_from()
+    reference = None if is_shared else installed_from()[0]
     if reference is None:
         return via, ["uvx", requirement]
     return via, ["uvx", "--from", f"{requirement} @ {reference}", _NAME]
-
-
-def installed_from() -> str | None:
-    """Return the file or URL that this package was installed from; `None` for an index.
-
-    That is what `direct_url.json` beside it says (PEP 610), as a requirement has it.
-    """
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - as below
-
-    try:
-        origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
-        return None
-    if not (url := origin.get("url")):
-        return None
-    if vcs := origin.get("vcs_info"):
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    folder = origin.get("subdirectory")
-    return f"{url}#subdirectory={folder}" if folder else str(url)
 
 
 def _usual(*, is_shared: bool) -> Via:

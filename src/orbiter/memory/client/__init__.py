@@ -5,12 +5,12 @@ refuses any other address. Both offer all that a local memory offers. Which call
 stands in one table, which the server reads, too.
 """
 
+from orbiter.memory._lazy import missing_extra
+
 try:
     import httpx  # noqa: F401 - everything below needs it
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "a memory at `http://…` needs httpx: pip install 'orbiter-memory[client]'"
-    ) from exc
+    raise missing_extra("a memory at `http://…` needs httpx", "client") from exc
 
 from orbiter.memory.client._remote_memory import RemoteMemory
 

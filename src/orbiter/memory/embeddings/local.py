@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.model.protocols import Embeddings, check_is_one_text
 from orbiter.memory.tasks.event_loop import bounded_gather
 from orbiter.memory.tasks.worker_threads import Forkable
@@ -58,10 +59,8 @@ class LocalEmbeddings(Embeddings):
     def __init__(self) -> None:
         for module in ("numpy", "onnxruntime", "orbiter_memory_minilm"):
             if find_spec(module) is None:
-                raise ModuleNotFoundError(
-                    f"LocalEmbeddings needs {module.replace('_', '-')}: "
-                    "pip install 'orbiter-memory[local]'",
-                    name=module,
+                raise missing_extra(
+                    f"LocalEmbeddings needs {module.replace('_', '-')}", "local", name=module
                 )
         self._engine = _Engine()
 

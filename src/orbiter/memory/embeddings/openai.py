@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.embeddings.responses import batches, retry_after, sendable, vectors
 from orbiter.memory.errors import (
     EmbeddingError,
@@ -61,9 +62,7 @@ class OpenAIEmbeddings(Embeddings):
         try:
             import openai  # noqa: PLC0415
         except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                "OpenAIEmbeddings needs openai: pip install 'orbiter-memory[openai]'"
-            ) from exc
+            raise missing_extra("OpenAIEmbeddings needs openai", "openai") from exc
         for name, value in (("timeout", timeout), ("deadline", deadline)):
             if not value > 0:
                 raise QueryError(f"`{name}` must be greater than 0 seconds, not {value}")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.integrations._calls import AnyHandle, Calls, shielded
 from orbiter.memory.integrations._message_log import (
     LoggedMessage,
@@ -29,9 +30,8 @@ try:
         SupportsAgentRun,
     )
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the adapters for Microsoft Agent Framework need agent-framework-core: "
-        "pip install 'orbiter-memory[agent-framework]'"
+    raise missing_extra(
+        "the adapters for Microsoft Agent Framework need agent-framework-core", "agent-framework"
     ) from exc
 
 __all__ = ["OrbiterContextProvider", "OrbiterHistoryProvider"]

@@ -7,6 +7,7 @@ other. What the tool answers is, to the letter, what Claude was trained with.
 
 from collections.abc import Callable
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls
@@ -28,9 +29,7 @@ try:
         BetaMemoryTool20250818ViewCommand,
     )
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "`OrbiterMemoryTool` needs Anthropic's SDK: pip install 'orbiter-memory[anthropic]'"
-    ) from exc
+    raise missing_extra("`OrbiterMemoryTool` needs Anthropic's SDK", "anthropic") from exc
 
 __all__ = ["AsyncOrbiterMemoryTool", "OrbiterMemoryTool"]
 

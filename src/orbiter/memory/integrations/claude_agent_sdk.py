@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.errors import MemoryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, list_all
 from orbiter.memory.messages import from_messages
@@ -24,9 +25,8 @@ try:
         SessionSummaryEntry,
     )
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "`OrbiterSessionStore` needs the Claude Agent SDK: "
-        "pip install 'orbiter-memory[claude-agent-sdk]'"
+    raise missing_extra(
+        "`OrbiterSessionStore` needs the Claude Agent SDK", "claude-agent-sdk"
     ) from exc
 
 __all__ = ["OrbiterSessionStore"]

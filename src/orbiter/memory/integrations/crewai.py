@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, list_all
@@ -22,9 +23,7 @@ try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
     from crewai.memory.types import MemoryRecord, ScopeInfo
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "`OrbiterStorage` needs CrewAI: pip install 'orbiter-memory[crewai]'"
-    ) from exc
+    raise missing_extra("`OrbiterStorage` needs CrewAI", "crewai") from exc
 
 import numpy as np
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 from pydantic_core import to_jsonable_python
 
 from orbiter.memory import sync
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError, VersionConflict
 from orbiter.memory.integrations._calls import Calls, list_all
@@ -36,9 +37,7 @@ try:
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
     from google.genai.types import Content, Part
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the services for Google ADK need google-adk: pip install 'orbiter-memory[google-adk]'"
-    ) from exc
+    raise missing_extra("the services for Google ADK need google-adk", "google-adk") from exc
 
 __all__ = ["OrbiterMemoryService", "OrbiterSessionService"]
 

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from orbiter.memory._lazy import missing_extra
+
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
     from langchain_core.callbacks import (
@@ -27,9 +29,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from langgraph.runtime import Runtime
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the adapters for LangChain need langchain: pip install 'orbiter-memory[langchain]'"
-    ) from exc
+    raise missing_extra("the adapters for LangChain need langchain", "langchain") from exc
 
 from pydantic import PrivateAttr
 

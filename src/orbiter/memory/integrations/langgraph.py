@@ -7,12 +7,13 @@ Both stand on the handle of a scope, async or of `orbiter.memory.sync`, and serv
 from itertools import groupby
 from typing import Any
 
+from orbiter.memory._lazy import missing_extra
+
 try:
     from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the adapters for LangGraph need langgraph-checkpoint: "
-        "pip install 'orbiter-memory[langgraph]'"
+    raise missing_extra(
+        "the adapters for LangGraph need langgraph-checkpoint", "langgraph"
     ) from exc
 
 from orbiter.memory.integrations._langgraph_saver import OrbiterSaver

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.integrations._calls import AnyHandle, Calls, list_all, shielded
 from orbiter.memory.integrations._message_log import (
     LoggedMessage,
@@ -27,10 +28,7 @@ try:
     from llama_index.core.memory import BaseMemoryBlock
     from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the adapters for LlamaIndex need llama-index-core: "
-        "pip install 'orbiter-memory[llama-index]'"
-    ) from exc
+    raise missing_extra("the adapters for LlamaIndex need llama-index-core", "llama-index") from exc
 
 __all__ = ["OrbiterChatStore", "OrbiterMemoryBlock"]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.errors import MessageError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, shielded
@@ -23,9 +24,7 @@ try:
     from agents.memory import SessionABC, SessionSettings
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "`OrbiterSession` needs the OpenAI Agents SDK: pip install 'orbiter-memory[openai-agents]'"
-    ) from exc
+    raise missing_extra("`OrbiterSession` needs the OpenAI Agents SDK", "openai-agents") from exc
 
 __all__ = ["OrbiterSession"]
 

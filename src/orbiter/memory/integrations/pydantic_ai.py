@@ -13,6 +13,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import KeyValue
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import InvalidItemError, VersionConflict
@@ -42,9 +43,7 @@ try:
     )
     from pydantic_ai.toolsets import FunctionToolset
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "`OrbiterConversationStore` needs Pydantic AI: pip install 'orbiter-memory[pydantic-ai]'"
-    ) from exc
+    raise missing_extra("`OrbiterConversationStore` needs Pydantic AI", "pydantic-ai") from exc
 
 __all__ = ["OrbiterConversationStore", "memory_toolset", "recall_instructions", "trim_history"]
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 from pydantic_core import to_jsonable_python
 
 from orbiter.memory import sync
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import Chat, KeyValue, ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, list_all
@@ -28,9 +29,7 @@ try:
     from strands.types.exceptions import SessionException
     from strands.types.session import Session, SessionAgent, SessionMessage
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the adapters for Strands need strands-agents: pip install 'orbiter-memory[strands]'"
-    ) from exc
+    raise missing_extra("the adapters for Strands need strands-agents", "strands") from exc
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.context.entries import default_trust, memory_entry
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
@@ -364,6 +365,4 @@ def _schema(function: Callable[..., Any], key: str) -> dict[str, Any]:
 
 
 def _missing(method: str, extra: str) -> ModuleNotFoundError:
-    return ModuleNotFoundError(
-        f"`MemoryTools.{method}` needs its framework: pip install 'orbiter-memory[{extra}]'"
-    )
+    return missing_extra(f"`MemoryTools.{method}` needs its framework", extra)

@@ -7,6 +7,7 @@ SDK is loaded by `build`, so that nobody pays for it who serves nothing.
 
 from typing import TYPE_CHECKING, Literal, get_args
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.errors import QueryError
 from orbiter.memory.mcp._caller import HandleOfCall
 
@@ -37,9 +38,7 @@ def build(
     except ModuleNotFoundError as exc:
         if exc.name != "mcp":
             raise
-        raise ModuleNotFoundError(
-            "the Model Context Protocol needs its SDK: pip install 'orbiter-memory[mcp]'"
-        ) from exc
+        raise missing_extra("the Model Context Protocol needs its SDK", "mcp") from exc
     from orbiter.memory.mcp.sdk_server import build_server  # noqa: PLC0415 - it loads the SDK
 
     return build_server(handle_of_call, tools=tools, read_only=read_only, name=name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._common import (
@@ -358,9 +359,7 @@ def to_langchain(items: Sequence[MemoryItem]) -> "list[BaseMessage]":
     try:
         from langchain_core import messages as kinds  # noqa: PLC0415 - for those who have it
     except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            "messages of LangChain need it: pip install 'orbiter-memory[langchain]'"
-        ) from exc
+        raise missing_extra("messages of LangChain need it", "langchain") from exc
     messages: list[BaseMessage] = []
     for speech in _speeches(items):
         content: Any = [_langchain(part) for part in speech.parts]
@@ -414,9 +413,7 @@ def to_pydantic_ai(items: Sequence[MemoryItem]) -> "list[ModelMessage]":
     try:
         from pydantic_ai import messages as kinds  # noqa: PLC0415 - for those who have it
     except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            "messages of Pydantic AI need it: pip install 'orbiter-memory[pydantic-ai]'"
-        ) from exc
+        raise missing_extra("messages of Pydantic AI need it", "pydantic-ai") from exc
     messages: list[ModelMessage] = []
     for speech in _speeches(items):
         if speech.role == "system":

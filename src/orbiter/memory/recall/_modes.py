@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, get_args
 
+from orbiter.memory._lazy import with_install_note
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import store_name
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore, VectorStore
@@ -49,10 +50,11 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
 
 def no_meaning(store: MemoryStore) -> UnsupportedError:
     """Return the error of a store without vectors that is asked for meaning."""
-    return UnsupportedError(
+    error = UnsupportedError(
         f"mode `meaning` needs a model, and this `{store_name(store)}` has no `embeddings`; "
         "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`, or use mode `words`"
     )
+    return with_install_note(error, "local")
 
 
 _warned: set[str] = set()

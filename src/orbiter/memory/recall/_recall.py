@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypedDict, TypeVar
 
+from orbiter.memory._lazy import install_command
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
@@ -29,10 +31,13 @@ __all__ = ["RecallOptions", "check_scope", "recall"]
 
 _T = TypeVar("_T")
 
-_NO_MODEL = (
-    "recall uses words and structure only: the store has no `embeddings`; pip install "
-    "'orbiter-memory[local]' and give it `LocalEmbeddings()`"
-)
+
+@cache
+def _no_model() -> str:
+    return (
+        "recall uses words and structure only: the store has no `embeddings`; "
+        f"{install_command('local')} and give it `LocalEmbeddings()`"
+    )
 
 
 class RecallOptions(TypedDict, total=False):
@@ -147,7 +152,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:
-        warn_once("no model", _NO_MODEL)
+        warn_once("no model", _no_model())
     seen = vector = None
     # A model has threads of its own, so what is read before it and after it are two steps.
     if mode in ("hybrid", "meaning") and has_model:

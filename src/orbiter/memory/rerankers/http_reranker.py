@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.embeddings.responses import batches, retry_after, sendable
 from orbiter.memory.errors import (
     MemoryConnectionError,
@@ -63,9 +64,7 @@ class HttpReranker:
         try:
             import httpx  # noqa: PLC0415
         except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                "HttpReranker needs httpx: pip install 'orbiter-memory[client]'"
-            ) from exc
+            raise missing_extra("HttpReranker needs httpx", "client") from exc
         if urlsplit(url).scheme not in ("http", "https"):
             raise QueryError(f"`url` must begin with `http://` or `https://`, not {url!r}")
         for name, value in (("timeout", timeout), ("deadline", deadline)):

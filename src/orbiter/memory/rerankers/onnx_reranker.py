@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.errors import QueryError, RerankError
 from orbiter.memory.model.query import check_size
 from orbiter.memory.tasks.event_loop import bounded_gather
@@ -73,9 +74,7 @@ class OnnxReranker:
     ) -> None:
         for module in ("numpy", "onnxruntime"):
             if find_spec(module) is None:
-                raise ModuleNotFoundError(
-                    f"OnnxReranker needs {module}: pip install 'orbiter-memory[local]'", name=module
-                )
+                raise missing_extra(f"OnnxReranker needs {module}", "local", name=module)
         if check_size("max_tokens", max_tokens) < _LEAST:
             raise QueryError(f"`max_tokens` must be {_LEAST} or more, not {max_tokens}")
         if check_size("batch_size", batch_size) == 0:

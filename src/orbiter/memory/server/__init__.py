@@ -6,6 +6,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.server.http.settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for one of these
             return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         except ModuleNotFoundError as exc:
             if exc.name and exc.name.partition(".")[0] in _NEEDED:
-                raise ModuleNotFoundError(
-                    f"a server needs {exc.name}: pip install 'orbiter-memory[server]'"
-                ) from exc
+                raise missing_extra(f"a server needs {exc.name}", "server") from exc
             raise
 
 

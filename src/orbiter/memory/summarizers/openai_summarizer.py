@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, QueryError
 from orbiter.memory.model.query import check_size
 from orbiter.memory.summary import without_thoughts
@@ -44,9 +45,7 @@ class ChatService:
         try:
             import openai  # noqa: PLC0415
         except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                f"{type(self).__name__} needs openai: pip install 'orbiter-memory[openai]'"
-            ) from exc
+            raise missing_extra(f"{type(self).__name__} needs openai", "openai") from exc
         for name, value in (("timeout", timeout), ("deadline", deadline)):
             if not value > 0:
                 raise QueryError(f"`{name}` must be greater than 0 seconds, not {value}")

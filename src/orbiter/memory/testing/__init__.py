@@ -2,6 +2,7 @@
 
 ```python
 import pytest
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory import ShortTermMemory
 from orbiter.memory.testing import Capabilities, StoreConformance
 
@@ -18,12 +19,12 @@ class TestMyStore(StoreConformance):
 Needs `pip install 'orbiter-memory[testing]'`. Nothing in the library imports it.
 """
 
+from orbiter.memory._lazy import missing_extra
+
 try:
     import pytest
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "the test kit needs pytest: pip install 'orbiter-memory[testing]'"
-    ) from exc
+    raise missing_extra("the test kit needs pytest", "testing") from exc
 
 # Before the modules are imported, so that a failing contract shows both sides of its assertion.
 pytest.register_assert_rewrite(f"{__name__}.contracts")

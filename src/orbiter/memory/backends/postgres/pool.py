@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.batches import Deadlines
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
@@ -100,9 +101,7 @@ def import_asyncpg() -> Any:
     try:
         import asyncpg  # noqa: PLC0415 - an extra, needed by this class alone
     except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            "PostgresMemoryStore needs asyncpg: pip install 'orbiter-memory[postgres]'"
-        ) from exc
+        raise missing_extra("PostgresMemoryStore needs asyncpg", "postgres") from exc
     return asyncpg
 
 

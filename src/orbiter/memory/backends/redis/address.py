@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.urls import redacted, scrubbed
 
 try:
@@ -23,9 +24,7 @@ try:
     from redis.asyncio.sentinel import Sentinel
     from redis.backoff import NoBackoff
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "a Redis address needs redis-py: pip install 'orbiter-memory[redis]'"
-    ) from exc
+    raise missing_extra("a Redis address needs redis-py", "redis") from exc
 
 __all__ = [
     "Client",

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.arguments import (
     check_cursor,
     check_different,
@@ -73,9 +74,7 @@ class RedisMemoryStore(AsyncContextStore):
         try:  # here and not above: without redis-py, this module can be imported all the same
             from orbiter.memory.backends.redis.items import RedisItems  # noqa: PLC0415
         except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                "RedisMemoryStore needs redis-py: pip install 'orbiter-memory[redis]'"
-            ) from exc
+            raise missing_extra("RedisMemoryStore needs redis-py", "redis") from exc
         self._items = RedisItems(
             redis_url,
             name,

@@ -10,6 +10,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.embeddings import onnx_runtime
 
 onnx_runtime.share()
@@ -17,9 +18,7 @@ onnx_runtime.share()
 try:
     from usearch.index import Index
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "approximate search needs usearch: pip install 'orbiter-memory[ann]'"
-    ) from exc
+    raise missing_extra("approximate search needs usearch", "ann") from exc
 
 __all__ = ["Candidates"]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from orbiter.memory._lazy import missing_extra
+
 try:
     import numpy as np
     import numpy.typing as npt
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "searching by meaning needs numpy: pip install 'orbiter-memory[vector]'"
-    ) from exc
+    raise missing_extra("searching by meaning needs numpy", "vector") from exc
 
 from orbiter.memory.backends.vector.normalize import direction, directions
 from orbiter.memory.backends.vector.top_k import Rows, SubsetProduct, ranked

