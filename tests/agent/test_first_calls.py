@@ -210,6 +210,30 @@ async def test_a_keyword_of_another_library_is_answered_with_ours(
             await method(**{name: 1})
 
 
+def test_a_method_of_another_library_is_answered_with_ours(alice: ScopedMemory) -> None:
+    for handle, wrong, meant in (
+        (alice, "find", "recall"),
+        (alice, "save", "remember"),
+        (alice, "remove", "forget"),
+        (alice, "items", "list"),
+        (alice, "remeber", "remember"),
+        (alice.facts, "set", "put"),
+        (alice.facts, "list", "all"),
+        (alice.facts, "delete", "end"),
+        (alice.chat("c"), "append", "add"),
+        (alice.chat("c"), "history", "messages"),
+    ):
+        with pytest.raises(AttributeError, match=f"'{wrong}'; did you mean `{meant}`"):
+            getattr(handle, wrong)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+        _ = alice.nonsense  # type: ignore[attr-defined]
+    with (
+        blocking.AgentMemory("memory://", embeddings=None) as memory,
+        pytest.raises(AttributeError, match="did you mean `put`"),
+    ):
+        memory.default_user.facts.set("home", "Lisbon")  # type: ignore[attr-defined]
+
+
 # Values
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -101,6 +102,26 @@ async def test_results_become_a_data_frame(memory: AgentMemory) -> None:
 
     frame = (await memory.recall("tea")).to_pandas()
     assert list(frame["content"]) == ["green tea"]
+
+
+async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def columns_of(rows: Sequence[dict[str, Any]] = (), columns: Sequence[str] = ()) -> list[str]:
+        return [*rows[0]] if rows else [*columns]
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=columns_of))
+    await memory.remember("green tea")
+    full = (await memory.recall("tea"), await memory.list(), await memory.users())
+    empty = (
+        await memory.scope("nobody").recall("tea"),
+        await memory.list(query="coffee"),
+        await memory.users(starts_with="x"),
+    )
+
+    for one, other in zip(empty, full, strict=True):
+        assert one.to_dicts() == []
+        assert one.to_pandas() == other.to_pandas()
 
 
 def test_a_bar_moves_on_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from orbiter.memory.agent.keywords import ArgumentReader, ScopeId, as_name
+from orbiter.memory.agent.keywords import ArgumentReader, ScopeId, as_name, unknown_attribute
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_metadata
@@ -157,6 +157,11 @@ class ScopedHandle(Handle):
 
     async def _store(self) -> "Store":
         return await self._core.opened(self._scope)
+
+    if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_attribute(self, name)
 
 
 def operation(

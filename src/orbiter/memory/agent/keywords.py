@@ -32,6 +32,7 @@ __all__ = [
     "as_name",
     "checked_keywords",
     "read_time",
+    "unknown_attribute",
 ]
 
 _P = ParamSpec("_P")
@@ -108,6 +109,19 @@ _MEANINGS = {
     "format": "provider",
 }
 """What else people call a keyword; a call that has it answers with its name."""
+
+_CALLS = {
+    "put": "add remember save set store update upsert write",
+    "add": "append log say send write",
+    "remember": "add insert memorize save store write",
+    "recall": "ask find query retrieve search",
+    "end": "delete forget pop remove unset",
+    "forget": "delete discard pop remove",
+    "messages": "get_messages history",
+    "all": "items list values",
+    "list": "all find_all get_all items",
+}
+"""What else people call a method; a handle that has it answers with its name."""
 
 _DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
@@ -234,6 +248,20 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
     else:
         way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
     return TypeError(f"`{call}` got an unexpected keyword argument `{name}`; {way}")
+
+
+def unknown_attribute(handle: object, name: str) -> AttributeError:
+    """Return the error for what *handle* does not have, with what it is called here, if it is."""
+    cls = type(handle)
+    text = f"{cls.__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_"):
+        own = [each for each in dir(cls) if not each.startswith("_")]
+        meant = next(
+            (each for each in _CALLS if each in own and name in _CALLS[each].split()), None
+        )
+        if meant := meant or next(iter(get_close_matches(name, own, n=1, cutoff=0.7)), None):
+            text += f"; did you mean `{meant}`?"
+    return AttributeError(text)  # without `name`, or Python would suggest another one behind it
 
 
 def checked_keywords(call: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
@@ -57,6 +57,9 @@ class Page(list[MemoryItem], Table):
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the fields of each item."""
         return [item_row(item) for item in self]
+
+    def _columns(self) -> list[str]:
+        return list(item_row(MemoryItem(content="")))
 
     def _repr_html_(self) -> str:
         rows = [
@@ -123,6 +126,9 @@ class UserPage(list[UserInfo], Table):
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the fields of each user."""
         return [asdict(user) for user in self]
+
+    def _columns(self) -> list[str]:
+        return [each.name for each in fields(UserInfo)]
 
     def _repr_html_(self) -> str:
         rows = [

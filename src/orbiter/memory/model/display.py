@@ -94,4 +94,9 @@ class Table:
             raise ModuleNotFoundError(
                 "`to_pandas` needs pandas: pip install pandas; `to_dicts` needs nothing"
             ) from exc
-        return pd.DataFrame(self.to_dicts())
+        rows = self.to_dicts()
+        return pd.DataFrame(rows) if rows else pd.DataFrame(columns=self._columns())
+
+    def _columns(self) -> list[str]:
+        """Return what each row has: also a table without rows is asked for its columns."""
+        return []

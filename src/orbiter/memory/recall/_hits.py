@@ -171,6 +171,9 @@ class RecallResult(list[Hit], Table):
             for hit in self
         ]
 
+    def _columns(self) -> list[str]:
+        return ["relevance", *item_row(MemoryItem(content="")), "why", "passage", "score"]
+
     def _repr_html_(self) -> str:
         columns = ("relevance", "memory", "why", "who", "created")
         rows = [
