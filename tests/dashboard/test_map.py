@@ -220,6 +220,20 @@ async def test_an_erasure_leaves_no_hash_of_anybody_in_the_file_and_moves_nobody
     assert [len(each["points"]) for each in maps] == [len(after)]  # and no map of ann's
 
 
+async def test_an_erasure_by_another_process_finds_the_file_of_a_server_with_keys_elsewhere(
+    served: Served, client: Client, memory: AgentMemory, tmp_path: Path
+) -> None:
+    await fill(memory)
+    (tmp_path / "keys").mkdir()
+    keys = KeyFile(tmp_path / "keys" / "some.keys.json")
+    site = client(await served(keys=keys), new_key(keys, "admin"))
+    await places_of(site)
+    async with AgentMemory(memory.url, embeddings=None, summaries=None) as other:
+        assert await other.erase(user_id="ann")
+
+    assert list(tmp_path.rglob("*.map.json*")) == []
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["file beside the store", "file elsewhere"])
 async def test_an_erasure_by_another_process_leaves_no_point_in_the_file_when_a_map_is_shown(
     served: Served, client: Client, memory: AgentMemory, is_known: bool

@@ -6,7 +6,6 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyStore
 from orbiter.memory.server.dashboard import map_page
 from orbiter.memory.server.dashboard.scope_cache import forget_figures
 from orbiter.memory.server.dashboard.templating import HERE
@@ -34,10 +33,10 @@ _MODULES = (
 )
 
 
-async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
+async def note_erasure(memory: AgentMemory) -> None:
     """Keep nothing from before somebody was erased: no name that is offered, no place on a map."""
     forget_figures(memory)
-    await map_page.note_erasure(memory, keys)
+    await map_page.note_erasure(memory)
 
 
 def routes() -> list[BaseRoute]:

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from starlette.responses import JSONResponse, Response
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.api.job_files import folder_for
 from orbiter.memory.server.dashboard.map_points import MOST, Drawn, Places, draw, has_vectors
@@ -80,7 +79,7 @@ async def _drawn(ask: Ask) -> Drawn:
     scope = tuple(Query(metadata=handle.scope).wanted.items())
     key: _Key = (scope, newest[0].id if newest else "", total)
     kept = _kept.setdefault(ask.server.memory, OrderedDict())
-    places, now = await _places_of(ask.server.memory, ask.server.keys), monotonic()
+    places, now = await _places_of(ask.server.memory), monotonic()
     found = kept.get(key)
     if found is None or found[0] < now:
         drawing = draw(handle, total=total, places=places)
@@ -95,17 +94,18 @@ async def _drawn(ask: Ask) -> Drawn:
         raise
 
 
-async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
+async def note_erasure(memory: AgentMemory) -> None:
     """Keep no map, and no file of places, from before somebody was erased."""
     _kept.pop(memory, None)
-    await asyncio.to_thread((await _places_of(memory, keys)).note_erasure)
+    await asyncio.to_thread((await _places_of(memory)).note_erasure)
 
 
-async def _places_of(memory: AgentMemory, keys: KeyStore | None) -> Places:
+async def _places_of(memory: AgentMemory) -> Places:
     """Return the places of the served memory, with those that a file beside its store keeps."""
     places = _places.get(memory)
     if places is None:
-        jobs = folder_for(memory, keys)
+        # Also if the keys are elsewhere: an erasure by another process removes it there.
+        jobs = folder_for(memory, None)
         path = None if jobs is None else jobs.with_name(f"{jobs.stem}.map.json")
         loaded = await asyncio.to_thread(Places, path)
         places = _places.setdefault(memory, loaded)
