@@ -65,6 +65,22 @@ def test_the_documentation_names_no_option_that_is_gone() -> None:
         assert name in there | {"--help"}, name
 
 
+def test_no_line_of_any_help_is_wider_than_a_terminal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+
+    wide = {
+        f"{name}: {line}"
+        for name in _commands()
+        for line in cli.ok(*name.split(), "--help").splitlines()
+        if len(line) > 80
+    }
+
+    assert wide == set()
+
+
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     commands = _commands()
 

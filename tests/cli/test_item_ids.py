@@ -244,6 +244,10 @@ def test_a_shell_completes_everyone_and_not_the_newest_only(cli: Cli) -> None:
     assert _completed(cli, "list --agent o") == ["old"]
 
 
+def test_a_shell_completes_the_programs_to_set_up(cli: Cli) -> None:
+    assert _completed(cli, "install cl") == ["claude-code", "claude-desktop", "cline"]
+
+
 def test_a_shell_completes_open_keys(cli: Cli) -> None:
     one, two = (cli.json("keys", "create", "--user", "ann") for _ in range(2))
     cli.ok("keys", "revoke", two["id"])

@@ -347,6 +347,23 @@ def test_words_in_the_wrong_place_are_told_where_they_belong(cli: Cli) -> None:
     assert "`orbiter-memory keys list --…`" in order.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("list mia", "did you mean `--query mia`?"),
+        ("users mia", "did you mean `--starts-with mia`?"),
+        ("erase mia", "did you mean `--user mia`?"),
+        ("stats mia", "did you mean `--user mia`?"),
+        ("recall where is mia", "put quotes around what has several words"),
+    ],
+)
+def test_a_word_too_many_is_told_which_option_takes_it(cli: Cli, line: str, way: str) -> None:
+    result = cli(*line.split())
+
+    assert result.exit_code == 2
+    assert way in result.stderr
+
+
 def test_a_file_of_keys_that_others_can_read_is_refused(cli: Cli) -> None:
     cli.ok("keys", "create", "--user", "ann")
     Path(f"{cli.url}.keys.json").chmod(0o644)

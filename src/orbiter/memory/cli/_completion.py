@@ -60,8 +60,8 @@ def complete_names(ctx: typer.Context, incomplete: str, name: str) -> Completion
         field = f"{name}_id"
         where = {field: {"$prefix": incomplete}} if incomplete else None
         user = ctx.params.get("user")  # who was named on this line; others' are not theirs
-        whose = store.scope(user_id=user) if user else store.unscoped()
-        counts = await whose.count_by(field, where=where, limit=_MAX_NAMES)
+        handle = store.scope(user_id=user) if user else store.unscoped()
+        counts = await handle.count_by(field, where=where, limit=_MAX_NAMES)
         return _named([each.value for each in counts], incomplete)
 
     return _ask(ctx, names)

@@ -187,7 +187,7 @@ def _say_usage(error: Any, text: str) -> None:
 
 
 def _meant(context: Any, text: str) -> str:
-    """Return what an argument too many may have meant: a store, or a command after its options."""
+    """Return what an argument too many may have meant: a store, a name, or a command."""
     found = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
     if found is None or context is None:
         return ""
@@ -197,7 +197,12 @@ def _meant(context: Any, text: str) -> str:
         return f"; options come after the command: `{context.parent.command_path} {word} --…`"
     options = {name for each in context.command.params for name in each.opts}
     is_place = "://" in word or "/" in word or word.endswith((".db", ".sqlite"))
-    return f"; did you mean `--url {word}`?" if is_place and "--url" in options else ""
+    if is_place and "--url" in options:
+        return f"; did you mean `--url {word}`?"
+    if any(each.param_type_name == "argument" for each in context.command.params):
+        return "; put quotes around what has several words"
+    meant = next((each for each in ("--query", "--starts-with", "--user") if each in options), None)
+    return f"; did you mean `{meant} {word}`?" if meant else ""
 
 
 def _show_help(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - how typer calls it

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -110,10 +110,27 @@ def _ended_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+_NAMES = f"`{'`, `'.join(Name)}`"
+
+
+def _check_client(name: str) -> str:
+    if name not in list(Name):
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, map(str, Name)))}.")
+    return name
+
+
+def _client(text: str) -> Any:
+    """Return an argument that names a program; a list of all in one word would not wrap."""
+    names = [str(each) for each in Name]
+    return typer.Argument(
+        metavar="CLIENT", help=text, callback=_check_client, autocompletion=lambda: names
+    )
+
+
 @command(app, "install", everyone=False, json=False)
 def install(  # noqa: PLR0913 - each is an option
     run: CommandContext,
-    client: Annotated[Name, typer.Argument(metavar="CLIENT", help="The program to set up.")],
+    client: Annotated[str, _client(f"The program to set up: {_NAMES}.")],
     *,
     hooks: Annotated[
         bool,
@@ -147,7 +164,7 @@ def install(  # noqa: PLR0913 - each is an option
     """Add this memory to the MCP configuration of an agent."""
     from orbiter.memory.cli._client_config import plan  # noqa: PLC0415
 
-    found = CLIENTS[client]
+    found = CLIENTS[Name(client)]
     if not name.strip():
         raise UsageError("`--name` is empty; leave it out, or say what the server is called")
     if hooks and read_only:
@@ -200,7 +217,7 @@ def install(  # noqa: PLR0913 - each is an option
 @command(app, "uninstall", url=False, json=False)
 def uninstall(
     run: CommandContext,
-    client: Annotated[Name, typer.Argument(metavar="CLIENT", help="The program that has it.")],
+    client: Annotated[str, _client(f"The program that has it: {_NAMES}.")],
     *,
     project: Annotated[
         bool, typer.Option("--project", help="Only for the project in this folder.")
@@ -218,7 +235,7 @@ def uninstall(
         plan_without_hooks,
     )
 
-    program = CLIENTS[client]
+    program = CLIENTS[Name(client)]
     folder = Path.cwd() if project else None
     changes = [plan_removal(program, _file_of(program, folder), name)]
     if program.hooks_file is not None:
