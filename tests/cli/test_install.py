@@ -515,6 +515,7 @@ def test_nothing_is_written_that_could_not_start(
     result = cli("install", "claude-code")
 
     assert result.exit_code == 1
+    assert "pip install 'orbiter-memory[mcp]'" in result.stderr
     assert "pip install '/checkout[mcp]'" in result.stderr
     assert not (home / ".claude.json").exists()
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypedDict, TypeVar
 
-from orbiter.memory._lazy import install_command
+from orbiter.memory._lazy import install_command, installed_from
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
@@ -34,9 +34,10 @@ _T = TypeVar("_T")
 
 @cache
 def _no_model() -> str:
+    here = "" if installed_from()[0] is None else f"; here: {install_command('local')}"
     return (
-        "recall uses words and structure only: the store has no `embeddings`; "
-        f"{install_command('local')} and give it `LocalEmbeddings()`"
+        "recall uses words and structure only: the store has no `embeddings`; pip install "
+        f"'orbiter-memory[local]' and give it `LocalEmbeddings()`{here}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory._lazy import install_command, installed_from
+from orbiter.memory._lazy import installed_from, with_install_note
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
@@ -292,10 +292,11 @@ def _check_can_start() -> None:
     from importlib.util import find_spec  # noqa: PLC0415 - `--help` needs it not
 
     if find_spec("mcp") is None:
-        raise ModuleNotFoundError(
+        error = ModuleNotFoundError(
             f"nothing was written: `{sys.executable}` has no SDK of the Model Context Protocol; "
-            f"{install_command('mcp')}, or use `--via uvx`"
+            "pip install 'orbiter-memory[mcp]', or use `--via uvx`"
         )
+        raise with_install_note(error, "mcp")
 
 
 def _file_of(client: Client, folder: Path | None) -> Path:
