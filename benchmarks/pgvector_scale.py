@@ -29,7 +29,7 @@ QUESTIONS, NEAREST, CHUNK = 50, 10, 10_000
 BREADTHS = (40, 100, 200, 400)
 SETTINGS = {
     "shared_buffers": "2GB",
-    "maintenance_work_mem": "2GB",
+    "maintenance_work_mem": "4GB",
     "max_parallel_maintenance_workers": "0",
     "max_wal_size": "8GB",
     "jit": "off",

@@ -3,9 +3,10 @@
 Exact search against numpy on rows that lie together already, `VectorMemoryStore.search` against a
 loop in Python and three peers on the same vectors, the approximate search's recall, and memory.
 
-    python -m benchmarks.vectors [--full]
+    python -m benchmarks.vectors [--full | --graph 1000000]
 
-`--full` builds the graph of usearch over 200,000 vectors, for some minutes.
+`--full` builds the graph of usearch over 200,000 vectors, for some minutes. `--graph` builds one of
+that many, and measures nothing else: a million take half an hour and 8 GB.
 """
 
 import os
@@ -236,7 +237,10 @@ async def write_file(path: Path, texts: list[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="200,000 vectors in the graph")
+    parser.add_argument("--graph", type=int, metavar="N", help="only a graph of so many vectors")
     given = parser.parse_args()
+    if given.graph is not None:
+        return exit_code(graph_table(given.graph))
     memory = memory_table()  # first: what others leave behind would be counted
     size = FULL_GRAPH if given.full else GRAPH
     return exit_code(memory, subset_table(), store_table(), graph_table(size))

@@ -5,13 +5,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from benchmarks import recall_newer
 from benchmarks._replacements import pairs
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.recall.conftest import MODELS, Opening
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.recall import Hit, RecallResult, recall
+from orbiter.memory.recall import Hit, RecallResult, _replaced, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -141,3 +143,47 @@ async def test_nine_of_ten_pairs_are_right_and_questions_about_the_past_let_be(
     assert sum(row.is_right for row in now) >= 54
     assert all(row.is_right for row in rows if row.kind in ("past", "look alike"))
     assert sum(row.strays for row in now) <= 1
+
+
+_CUES = (
+    _replaced._CHANGE,
+    _replaced._NEW,
+    _replaced._OBJECT_AFTER,
+    _replaced._OBJECT_BEFORE,
+    _replaced._OBJECT_BETWEEN,
+)
+
+
+_CLAUSES = (
+    """
+i work at night now/nowadays/these days/currently/it is tea instead/from now on/as of may/since then
+since 2024/i moved/they relocated/she switched/it changed/we swapped/he replaced it/it was renamed
+she became a nurse/he's become a cook/postponed/rescheduled/brought forward/put off/raised/increased
+reduced/lowered/prices went up/it has gone down/rose/risen/dropped to five/fell by ten/fallen to it
+turns out/turned out/actually/a correction/an update/it updates/updated/promoted/transferred
+took over/taken over/handed over/joined/started as a cook/started working/got married/my new flat
+no longer/used to swim/instead of tea/rather than tea/in place of tea/stopped/quit/gave up/given up
+dropped/cancelled/canceled/called off/left/sold/got rid of/pulled out of/backed out of/resigned
+retired from/withdrew from/ended/broke up with/abandoned/went from/gone over from/it is off
+the party is over/it was closed/it is gone/it's history/was discontinued/fell through/fallen through
+shut down/has left/have left/isn't happening/are not happening/not any more/never anymore
+don't any longer
+""".replace("\n", "/")
+    .strip("/")
+    .split("/")
+)
+
+
+@pytest.mark.parametrize("clause", _CLAUSES)
+def test_what_has_a_cue_is_read(clause: str) -> None:
+    assert any(cue.search(clause) for cue in _CUES)
+    assert _replaced._may_tell_news(f"Well, {clause.capitalize()}.")
+
+
+@given(st.one_of(*(st.from_regex(cue, alphabet=st.characters(codec="ascii")) for cue in _CUES)))
+def test_whatever_has_a_cue_is_read(clause: str) -> None:
+    assert _replaced._may_tell_news(clause)
+
+
+def test_a_text_without_a_cue_is_not_read() -> None:
+    assert not _replaced._may_tell_news("We had soup and bread by the lake")

@@ -14,7 +14,7 @@ from orbiter.memory.recall import _features, _replaced, near_duplicates
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
 from orbiter.memory.text import words
-from orbiter.memory.text.text_caches import TextCache, clear_all, text_cache
+from orbiter.memory.text.text_caches import TextCache, _size_of, clear_all, text_cache
 
 
 def _long(number: int) -> str:
@@ -97,6 +97,24 @@ def test_a_cache_counts_what_it_holds_and_gives_up_the_oldest() -> None:
     assert letters.cache_info().bytes <= 100_000
     letters(texts[0])
     assert asked == [*texts, texts[0]]  # the first one was given up
+
+
+@pytest.mark.parametrize("cache", _caches(), ids=lambda cache: cache.__name__)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hi",
+        "It is 5 or 7, not 9. " * 40,
+        "every word is another: " + " ".join(map(str, range(500))),
+    ],
+    ids=["short", "long", "numbers"],
+)
+def test_the_bytes_of_an_answer_are_not_underestimated(cache: TextCache[object], text: str) -> None:
+    cache.cache_clear()
+
+    answer = cache(text)
+
+    assert cache.cache_info().bytes >= 0.7 * _size_of(answer)
 
 
 def test_what_is_larger_than_the_whole_cache_is_worked_out_and_not_kept() -> None:

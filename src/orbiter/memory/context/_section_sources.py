@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable, signature
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.context.entries import Interaction, Memory
 from orbiter.memory.context.persona import Soul

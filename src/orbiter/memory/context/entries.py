@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.context.prompt_fence import Entry, Trust
 from orbiter.memory.errors import QueryError

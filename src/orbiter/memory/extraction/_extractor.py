@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from inspect import iscoroutinefunction, unwrap
-from typing import Protocol, runtime_checkable
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.model.facts import MAX_VALUE, FactMemory, check_key

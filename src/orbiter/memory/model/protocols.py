@@ -7,7 +7,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, TypeGuard, TypeVar
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where

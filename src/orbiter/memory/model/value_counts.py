@@ -7,7 +7,9 @@ long as that counts exactly the same.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.derived import EXTRACTION

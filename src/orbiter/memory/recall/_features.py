@@ -77,10 +77,15 @@ class TextFeatures(NamedTuple):
     is_question: bool
 
 
-_passages = text_cache(max_bytes=_MAX_BYTES)(words.passages)
+_passages = text_cache(
+    max_bytes=_MAX_BYTES, size_of=lambda cut: 64 * len(cut) + 4 * sum(map(len, cut))
+)(words.passages)
 
 
-@text_cache(max_bytes=_MAX_BYTES)
+@text_cache(
+    max_bytes=_MAX_BYTES,
+    size_of=lambda text: 200 + sum(200 + 160 * len(counts) for counts, _ in text.passages),
+)
 def _text_features(content: str) -> TextFeatures:
     counted = [Counter(words.terms(passage)) for passage in _passages(content)]
     passages = tuple((counts, counts.total()) for counts in counted)
@@ -88,7 +93,7 @@ def _text_features(content: str) -> TextFeatures:
     return TextFeatures(passages, length, is_question(content))
 
 
-says_when = text_cache(max_bytes=_MAX_BYTES)(has_time)
+says_when = text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)(has_time)
 
 
 def terms_of(item: MemoryItem) -> frozenset[str]:

@@ -145,7 +145,7 @@ def _has_digit(word: str) -> bool:
     return any(any(map(str.isdigit, word[at : at + SLICE])) for at in range(0, len(word), SLICE))
 
 
-@text_cache(max_bytes=_MAX_BYTES)
+@text_cache(max_bytes=_MAX_BYTES, size_of=lambda said: 64 + 72 * len(said) + sum(map(len, said)))
 def text_tokens(content: str) -> tuple[str, ...]:
     """Return what a text says, in order: its words, numbers and signs.
 
@@ -216,7 +216,7 @@ def _numbered(item: MemoryItem, known: "list[tuple[_Who, _Wording]]") -> int:
     return len(known) - 1
 
 
-@text_cache(max_bytes=_MAX_BYTES)
+@text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 160)
 def _sketches(content: str) -> tuple[int, ...]:
     """Return marks, each of which nearly all copies of a text share, and few other texts do.
 
@@ -344,7 +344,10 @@ class _Wording(NamedTuple):
         return self.terms == other.terms or _are_alike(self.terms, other.terms, share)
 
 
-@text_cache(max_bytes=_MAX_BYTES)
+@text_cache(
+    max_bytes=_MAX_BYTES,
+    size_of=lambda one: 400 + 4 * len(one.terms) + 4 * len(one.rest) + 72 * len(one.numbers),
+)
 def _wording(content: str) -> _Wording:
     text = content.casefold()
     tokens = words.tokens(text)

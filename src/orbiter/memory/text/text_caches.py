@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from functools import update_wrapper
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 __all__ = ["TextCache", "clear_all", "text_cache"]
 
@@ -30,9 +30,16 @@ class TextCache(Generic[_T]):
     The oldest are given up first. Threads may share it: a hit is one look-up, without a lock.
     """
 
-    def __init__(self, function: Callable[[str], _T], *, max_bytes: int) -> None:
+    def __init__(
+        self,
+        function: Callable[[str], _T],
+        *,
+        max_bytes: int,
+        size_of: Callable[[Any], int] | None = None,
+    ) -> None:
         self._function = function
         self._max_bytes = max_bytes
+        self._size_of = _size_of if size_of is None else size_of
         self._held: dict[str, _T] = {}
         self._sizes: dict[str, int] = {}
         self._bytes = 0
@@ -46,7 +53,7 @@ class TextCache(Generic[_T]):
         except KeyError:
             pass
         answer = self._function(text)
-        size = sys.getsizeof(text) + _size_of(answer)
+        size = sys.getsizeof(text) + self._size_of(answer)
         if size > self._max_bytes:
             return answer
         with self._changing:
@@ -72,9 +79,15 @@ class TextCache(Generic[_T]):
             self._bytes = 0
 
 
-def text_cache(*, max_bytes: int) -> Callable[[Callable[[str], _T]], TextCache[_T]]:
-    """Have a function of one text remember what it returned, in at most *max_bytes*."""
-    return lambda function: TextCache(function, max_bytes=max_bytes)
+def text_cache(
+    *, max_bytes: int, size_of: Callable[[Any], int] | None = None
+) -> Callable[[Callable[[str], _T]], TextCache[_T]]:
+    """Have a function of one text remember what it returned, in at most *max_bytes*.
+
+    *size_of* estimates the bytes of an answer. Without it all that is in one is added up, which
+    takes as long as some functions do.
+    """
+    return lambda function: TextCache(function, max_bytes=max_bytes, size_of=size_of)
 
 
 def clear_all() -> None:

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING
+
+from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.agent.interface import ScopeSession, session_of

@@ -17,7 +17,7 @@ from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, Pend
 from orbiter.memory.backends.sql.history import deciding_facts
 from orbiter.memory.backends.sql.neighbours import newest
 from orbiter.memory.backends.sql.operations import SQLDatabase
-from orbiter.memory.backends.sql.rows import decode, decode_all, usual_metadata
+from orbiter.memory.backends.sql.rows import READ, decode, decode_all, usual_metadata
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
@@ -368,7 +368,7 @@ class _SharedItems:
         if held is not None and held[0] == row:
             return held[1]
         item = decode(row)
-        size = _SHARED_ITEM + sum(len(value) for value in row if isinstance(value, str))
+        size = _SHARED_ITEM + len(row[_CONTENT]) + len(row[_METADATA]) + len(row[_EXTRA])
         with self._changing:
             self._bytes += size - self._held.pop(row[0], (row, item, 0))[2]
             self._held[row[0]] = row, item, size
@@ -383,6 +383,7 @@ class _SharedItems:
             self._bytes = 0
 
 
+_CONTENT, _METADATA, _EXTRA = map(READ.index, ("content", "metadata", "extra_json"))
 _SHARED_ITEM = 2_000
 """Bytes of an item and its row, beside their texts."""
 _shared_items = _SharedItems(max_bytes=16 * 2**20)
