@@ -36,6 +36,7 @@ __all__ = [
     "free_port",
     "imported",
     "installed",
+    "memory_disk",
     "private_folder",
     "remove_folder",
     "run",
@@ -132,9 +133,16 @@ def wait_until(happens: Callable[[], bool], *, what: str, seconds: float = _STAR
         time.sleep(_POLL_SECONDS)
 
 
+def memory_disk(*, gigabytes: int) -> Path | None:
+    """Return where files lie in memory, if that may be written and has room."""
+    disk = Path("/dev/shm")
+    has_room = os.access(disk, os.W_OK) and shutil.disk_usage(disk).free > gigabytes * 1024**3
+    return disk if has_room else None
+
+
 def _parent(owner: Account | None, *, in_memory: bool) -> Path:
-    memory = Path("/dev/shm")
-    if in_memory and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * 1024**3:
+    memory = memory_disk(gigabytes=2) if in_memory else None
+    if memory is not None:
         return memory
     usual = Path(tempfile.gettempdir())
     return usual if owner is None or everyone_may_enter(usual) else Path("/tmp")
