@@ -136,6 +136,7 @@ async def test_a_file_leaves_what_went_on_since_it_was_written(
 
     assert (done.stored, done.unchanged, done.skipped, done.problem_count) == (0, 1, 1, 1)
     assert "item `a`: it has changed here since" in str(done)
+    assert "`import_records(…, overwrite=True)` replaces it" in str(done)
     assert await the(target, "a") == newer
     assert (await import_records(target, tmp_path / "out.jsonl", overwrite=True)).stored == 1
 

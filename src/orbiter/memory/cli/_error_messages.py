@@ -58,7 +58,10 @@ _SHELL_WORDS = (
     ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
     ("use `discard` for a draft", "use `orbiter-memory review discard` for a draft"),
     ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` withdraws it"),
-    ("`overwrite=True` replaces it", "`orbiter-memory restore` brings back what was forgotten"),
+    (
+        "`import_records(…, overwrite=True)` replaces it",
+        "`orbiter-memory restore` brings back what was forgotten",
+    ),
     ("`valid_from`", "`--valid-from`"),
     ("`valid_to`", "`--valid-to`"),
     ("`source` must be", "`--source` must be"),

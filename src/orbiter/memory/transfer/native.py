@@ -54,7 +54,9 @@ PAGE_LENGTH = 4 * 2**20
 MAX_TOLD = 100
 """Items that a report names of those that stayed as they were."""
 
-_WENT_ON = "it has changed here since, and stays as it is; `overwrite=True` replaces it"
+_WENT_ON = (
+    "it has changed here since, and stays as it is; `import_records(…, overwrite=True)` replaces it"
+)
 _NOT_KEPT = "this store keeps no key-value entries; SQLite, Postgres and Redis do"
 
 Progress = Callable[[int, int], None]
