@@ -252,6 +252,28 @@ async def test_a_restore_puts_a_backup_in_place_of_a_store_and_its_log(
     assert await words_in(copy) == expected
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["store", "folder"])
+async def test_what_is_restored_belongs_to_whom_the_store_did(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    path, copy = folder / "m.db", tmp_path / "backup.db"
+    await fill(path, "old")
+    await own_backup(path, copy)
+    path.chmod(0o640)
+    owner = 10001 if os.getuid() == 0 else os.getuid()  # only root may give files away
+    os.chown(folder, owner, -1)
+    os.chown(path, owner, -1)
+    if not is_there:
+        path.unlink()
+
+    await AgentMemory(path, embeddings=None).restore(copy)
+
+    assert path.stat().st_uid == owner
+    assert path.stat().st_mode & 0o777 == (0o640 if is_there else 0o600)
+
+
 @pytest.mark.parametrize("how", ["own_backup", "plain_copy"])
 @pytest.mark.parametrize("count", [40, 400], ids=["short log", "log begun anew"])
 async def test_a_restore_mends_what_a_copy_over_a_log_has_mixed_up(

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
@@ -125,6 +126,7 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
         items = _copy(source, part, progress)
         is_foreign = has_foreign_wal(path)  # here: reading the file would give up the lock
         with alone(path):
+            _own_like(target, part)
             replaced = _swap(part, target, wal=FOREIGN_WAL if is_foreign else "-wal")
     except OSError as exc:
         if isinstance(exc, StorageError):
@@ -164,6 +166,19 @@ def _check_ours(reader: sqlite3.Connection, source: Path) -> None:
     if owner != APPLICATION:
         raise StorageError(f"`{source}` is not a store of orbiter-memory; take another backup")
     check_owner(reader, str(source))  # nor too new
+
+
+def _own_like(target: Path, part: Path) -> None:
+    """Let *part* belong to whom the store belongs, or its folder: the server may be another user.
+
+    Only root may give a file away; for everyone else it is the same user already.
+    """
+    there = target.stat() if target.exists() else None
+    owner = target.parent.stat() if there is None else there
+    with suppress(PermissionError):
+        os.chown(part, owner.st_uid, owner.st_gid)
+    if there is not None:
+        part.chmod(stat.S_IMODE(there.st_mode))
 
 
 def _swap(part: Path, target: Path, *, wal: str) -> Path | None:

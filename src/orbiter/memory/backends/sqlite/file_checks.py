@@ -334,7 +334,9 @@ def _check_place(path: str) -> list[str]:
 
 def _look_at(path: str) -> list[str]:
     if not os.access(path, os.R_OK | os.W_OK):
-        raise StorageError(f"`{path}` cannot be read and written by this user; change its mode")
+        raise StorageError(
+            f"`{path}` cannot be read and written by this user; change its owner or mode"
+        )
     # A file that is being written back, or was when the power failed, is completed from these.
     has_wal, has_journal = _size(f"{path}-wal") > 0, _size(f"{path}-journal") > 0
     with Path(path).open("rb") as file:
