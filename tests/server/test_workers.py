@@ -366,6 +366,9 @@ def test_sighup_replaces_the_workers_which_read_their_settings_anew(tmp_path: Pa
     assert set(statuses) == {200}, "nobody is turned away meanwhile"
     assert refused == [403, 403]
     assert "Traceback" not in log
+    for each in range(2):
+        assert f"in place of {before[each]}; " in log
+    assert log.count("; 1 to go") == log.count("; all are new") == 1
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:

@@ -264,6 +264,13 @@ class Supervisor:
             _LOG.error("the worker %d stays: %s", worker.process.pid, exc)
             return worker
         await self._end(worker)
+        left = sum(each.is_set() for each in self._reload)
+        _LOG.warning(  # seen at every level: whoever upgrades waits for it
+            "the worker %d serves in place of %d; %s",
+            fresh.process.pid,
+            worker.process.pid,
+            f"{left} to go" if left else "all are new",
+        )
         return fresh
 
     async def _replacement(self) -> _Worker | None:
