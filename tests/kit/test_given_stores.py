@@ -24,8 +24,10 @@ from orbiter.memory import (
 from orbiter.memory.backends.adapter import StoreAdapter, as_agent_store
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.errors import NotInitializedError, QueryError, UnsupportedError
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.transfer.export_formats import RecordStore
 
 __all__ = ["postgres_dsn", "postgres_server", "redis_server"]
 
@@ -346,3 +348,12 @@ async def test_a_database_is_closed_by_who_opened_it(postgres_dsn: str) -> None:
 
 async def test_a_redis_is_closed_by_who_opened_it(redis_server: RedisServer) -> None:
     await _check_closed_by_who_opened_it(RedisMemoryStore(redis_server.url()))
+
+
+def test_a_store_is_adapted_where_exports_are_loaded() -> None:
+    class New(ShortTermMemory):
+        """A class that was never asked what it can do."""
+
+    # `isinstance` asks what extends a protocol, too: one kind of `Protocol` must not meet another.
+    assert AgentStore in RecordStore.__mro__
+    assert isinstance(as_agent_store(New()), StoreAdapter)

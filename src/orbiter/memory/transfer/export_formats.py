@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+
+from typing_extensions import Protocol
 
 from orbiter.memory.agent.chat_history import read_back
 from orbiter.memory.agent.runtime import Store

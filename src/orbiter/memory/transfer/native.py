@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
+
+from typing_extensions import Protocol
 
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
