@@ -180,6 +180,56 @@ def test_question_tells_what_asks() -> None:
     assert [found[str(n)] for n in range(6)] == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
 
+def test_names_and_numbers_count_up_to_two() -> None:
+    said = (
+        "That was lovely, was it not?",
+        "We met her in Oslo.",
+        "We met Eva's sister in Oslo at 7.",
+        "We met Eva in Oslo, Bergen and Rome at 7.",
+    )
+
+    values = column("specific", ask("Whom did they meet?"), pool(talk(*said)))
+
+    assert values == {"0": -1.25, "1": -0.25, "2": 0.75, "3": 0.75}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["Great. Thanks, Ann! I think I'm fine", "yes, BEN", "No, thank you.", "I do, Ann's right"],
+)
+def test_who_is_spoken_to_is_no_name_that_counts(content: str) -> None:
+    said = [turn("a", content, speaker="Ann Lee"), turn("b", "It is in Oslo", speaker="Ben")]
+
+    assert column("specific", ask("Where?"), pool(said)) == {"a": -0.5, "b": 0.5}
+
+
+def test_notes_are_neither_better_nor_worse_for_names_and_numbers() -> None:
+    said = talk("It is in Oslo", "I see")
+    notes = [[turn("a", "The code is 4711", session=None)], [turn("b", "tea", session=None)]]
+
+    values = column("specific", ask("Where?"), pool(said, *notes))
+
+    assert values == {"0": 0.5, "1": -0.5, "a": 0.0, "b": 0.0}
+
+
+def test_names_and_numbers_count_for_who_is_asked_about() -> None:
+    said = [
+        turn("a", "I moved to Oslo in 2019", speaker="Ann"),
+        turn("b", "I moved to Rome", speaker="Ben"),
+        turn("c", "I moved, too", speaker="Ben"),
+    ]
+
+    values = column("specific", ask("Where did Ben move?", "Ann", "Ben"), pool(said))
+
+    assert values == {"a": 0.0, "b": 0.5, "c": -0.5}
+
+
+def test_a_long_text_has_no_more_names_than_others() -> None:
+    said = talk("We met Eva and Ben " * 10_000, "We met Eva and Ben")
+
+    assert column("specific", ask("Who?"), pool(said)) == {"0": 0.0, "1": 0.0}
+
+
 def test_echo_is_the_question_itself_and_no_other() -> None:
     items = talk(
         "Where is my flat in Bern?",

@@ -81,7 +81,7 @@ def test_two_signals_of_one_name_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        (_rerank, "words=0.11", "wrods=0.11"),
+        (_rerank, "words=0.13", "wrods=0.13"),
         (_rerank, "session_meaning=0.11,", ""),
         (_rerank, '"neighbour_detail"', '"neighbor_detail"'),
         (_mode_search, '("recency", "importance")', '("recency",)'),

@@ -8,9 +8,11 @@ which of them count.
 
 import functools
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import mul
 from typing import NamedTuple, TypeVar
 
@@ -75,6 +77,8 @@ class TextFeatures(NamedTuple):
     length: float
     """The logarithm of how many terms it has."""
     is_question: bool
+    specifics: tuple[str, ...]
+    """The first names and numbers in it, in small letters."""
 
 
 _passages = text_cache(
@@ -84,13 +88,34 @@ _passages = text_cache(
 
 @text_cache(
     max_bytes=_MAX_BYTES,
-    size_of=lambda text: 200 + sum(200 + 160 * len(counts) for counts, _ in text.passages),
+    size_of=lambda text: (
+        200
+        + sum(200 + 160 * len(counts) for counts, _ in text.passages)
+        + sum(80 + 4 * len(each) for each in text.specifics)
+    ),
 )
 def _text_features(content: str) -> TextFeatures:
     counted = [Counter(words.terms(passage)) for passage in _passages(content)]
     passages = tuple((counts, counts.total()) for counts in counted)
     length = math.log(1 + sum(length for _, length in passages))
-    return TextFeatures(passages, length, is_question(content))
+    specifics = tuple(islice(_specifics(content), _MAX_SPECIFICS))
+    return TextFeatures(passages, length, is_question(content), specifics)
+
+
+# A capital letter within a sentence: at its start, every word has one. It begins with the blank, as
+# that is found much faster than what has to stand before it.
+_SPECIFIC = re.compile(r"[ \d](?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] )|(?<=[,;] ))[^\Wa-z\d_][\w’'-]+)")
+_MAX_SPECIFICS = 8
+_ENOUGH = 2
+"""Names and numbers that count: more of them make no better answer."""
+
+
+def _specifics(content: str) -> Iterator[str]:
+    """Yield the names and numbers of a text; in German all nouns, in Chinese only numbers."""
+    for match in _SPECIFIC.finditer(content):
+        word = match[0].lstrip()
+        if word[0].isdigit() or (word[0].isupper() and word[1] not in "’'"):  # not "I'm"
+            yield word.removesuffix("'s").removesuffix("’s").casefold()
 
 
 says_when = text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)(has_time)
@@ -208,12 +233,36 @@ class Measurement:
         return [speaker_of(item, self.pool.names) for item in self.items]
 
     @functools.cached_property
+    def _are_talk(self) -> list[bool]:
+        """Whether each item is part of a conversation."""
+        return [is_talk(item, self.pool.names) for item in self.items]
+
+    @functools.cached_property
     def _sessions(self) -> list[int]:
         """A number for the session of each item."""
         numbers: dict[object, int] = {}
         return [
-            numbers.setdefault(_session(item, self.pool.names), len(numbers)) for item in self.items
+            numbers.setdefault(_session(item, is_part=is_part), len(numbers))
+            for item, is_part in zip(self.items, self._are_talk, strict=True)
         ]
+
+    def specifics(self) -> list[float]:
+        """Return how many names and numbers each message has, beyond the mean of all.
+
+        Answers have more of them than small talk. The names of those who speak do not count. What
+        is no message, or said by somebody who is not asked about, is average.
+        """
+        people = {name: names_speaker(self.question, name) >= 0 for name in set(self.speakers)}
+        speaking = {part for name in people if name for part in name.casefold().split()}
+        counts = [
+            min(sum(each not in speaking for each in text.specifics), _ENOUGH)
+            if is_part and people[name]
+            else None
+            for text, is_part, name in zip(self.texts, self._are_talk, self.speakers, strict=True)
+        ]
+        known = [count for count in counts if count is not None]
+        mean = sum(known) / len(known) if known else 0.0
+        return [0.0 if count is None else count - mean for count in counts]
 
     def with_previous(self) -> list[float]:
         """Return the weight of the terms in each item and in the one said just before."""
@@ -417,9 +466,9 @@ def _session_best(sessions: Sequence[int], meaning: Sequence[float]) -> list[flo
     return [best[session] for session in sessions]
 
 
-def _session(item: MemoryItem, names: frozenset[str]) -> object:
+def _session(item: MemoryItem, *, is_part: bool) -> object:
     # Where nobody talks, nothing says that two items belong together.
-    if not is_talk(item, names):
+    if not is_part:
         return item.metadata.user_id, (item.id,)
     # What was said without a session belongs to what was said that day.
     return item.metadata.user_id, item.metadata.session_id or item.created_at.date()

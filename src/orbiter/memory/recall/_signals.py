@@ -249,6 +249,12 @@ SIGNALS: tuple[Signal, ...] = (
         "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
         lambda m: m.echo,
     ),
+    Signal(
+        "specific",
+        "other",
+        _always("has names or numbers", "has no name or number"),
+        lambda m: m.specifics(),
+    ),
     Signal("length", "other", _length, lambda m: centre([text.length for text in m.texts])),
     Signal("recency", "time", lambda one: (is_recent(one.item),) * 2, source="caller"),
     Signal("importance", "importance", lambda _: (is_important(),) * 2, source="caller"),
