@@ -47,6 +47,28 @@ def bytes_of(folder: Path) -> bytes:
     return subprocess.run(["cat", *files], capture_output=True, check=True).stdout
 
 
+async def test_a_dry_run_counts_entries_and_is_true_only_without_any(
+    any_memory: AgentMemory, who: str
+) -> None:
+    if any_memory.url.startswith("memory:"):
+        assert await any_memory.erase(user_id=who, dry_run=True)
+        return
+    await any_memory.scope(user_id=who).kv.put(("threads",), "t1", b"state")
+    await any_memory.scope(user_id=who, session_id="s").kv.put(("threads",), "t2", b"state")
+    await any_memory.scope(user_id=f"{who}-other").kv.put(("threads",), "t1", b"state")
+
+    counted = await any_memory.erase(user_id=who, dry_run=True)
+    nobody = await any_memory.erase(user_id=f"{who}-nobody", dry_run=True)
+    done = await any_memory.erase(user_id=who)
+    again = await any_memory.erase(user_id=who, dry_run=True)
+
+    assert (counted.items, counted.entries, bool(counted)) == (0, 2, False)
+    assert "entries" in str(counted)
+    assert (nobody.total, bool(nobody)) == (0, True)
+    assert (done.entries, bool(done)) == (2, True)
+    assert (again.entries, bool(again)) == (0, True)
+
+
 async def test_nothing_of_a_user_is_left_in_any_file(tmp_path: Path, open_memory: Open) -> None:
     folder = tmp_path / "all"
     folder.mkdir()

@@ -1,5 +1,6 @@
 """The command line in this process, on a real file; `terminal.py` runs it in one of its own."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import pytest
 from tests.servers.databases import postgres_server
 from typer.testing import CliRunner, Result
 
+from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli._root import NAME, app
 
 __all__ = ["postgres_server"]
@@ -47,6 +49,16 @@ class Cli:
     def remember(self, text: str, *args: str) -> str:
         """Store a memory and return its id."""
         return self.ok("remember", text, *args).strip()
+
+    def put_entries(self, user_id: str, count: int) -> None:
+        """Store key-value entries of a user, which no command does."""
+
+        async def put() -> None:
+            async with AgentMemory(self.url, embeddings=None) as memory:
+                kv = memory.scope(user_id=user_id).kv
+                await kv.append(("threads", "t1"), [b"state"] * count)
+
+        asyncio.run(put())
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import shlex
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
@@ -13,6 +14,7 @@ from tests.cli.terminal import environment, in_terminal
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli._output import Output
 from orbiter.memory.errors import StorageError
+from orbiter.memory.model.reports import Erasure
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 
@@ -79,6 +81,25 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
     assert cli.ok("list", "--all").endswith("bob's tea\n")
 
 
+def test_somebody_with_entries_alone_is_counted_before_they_are_erased(cli: Cli) -> None:
+    cli.put_entries("ann", 12)
+    cli.ok("forget", cli.remember("tea"))
+    cli.remember("coffee")
+    cli.put_entries("alice", 1)
+
+    would = cli.ok("erase", "--user", "ann", "--dry-run")
+    counted = cli.json("erase", "--user", "ann", "--dry-run")
+    mixed = cli("erase", "--user", "alice")
+    unasked = cli("erase", "--user", "ann")
+    done = cli.ok("erase", "--user", "ann", "--yes")
+
+    assert would == "would erase 0 memories and 12 key-value entries of user `ann`\n"
+    assert (counted["dry_run"], counted["items"], counted["entries"]) == (True, 0, 12)
+    assert "1 memory, 1 forgotten and 1 key-value entry of user `alice`" in mixed.stderr
+    assert "this would erase 0 memories and 12 key-value entries of user `ann`" in unasked.stderr
+    assert done.startswith("erased 12\n")
+
+
 def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) -> None:
     cli.ok("remember", "xylophone tea")
     path = tmp_path / "erased-alice.json"
@@ -124,7 +145,11 @@ def test_an_erasure_that_fails_leaves_no_empty_report(
     cli.ok("remember", "xylophone tea")
     path = tmp_path / "erased-alice.json"
 
-    async def fail(*_: object, **__: object) -> None:
+    erase = AgentMemory.erase
+
+    async def fail(self: AgentMemory, *, dry_run: bool = False, **asked: Any) -> Erasure:
+        if dry_run:
+            return await erase(self, dry_run=True, **asked)
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as patch:

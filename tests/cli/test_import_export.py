@@ -242,6 +242,19 @@ def test_an_export_comes_back_exactly_by_a_file_or_a_pipe(cli: Cli, tmp_path: Pa
     assert len(other.json("history", item_id)) == 2
 
 
+def test_an_export_of_entries_alone_says_how_many(cli: Cli, tmp_path: Path) -> None:
+    cli.put_entries("ann", 12)
+    path, none = tmp_path / "ann.jsonl", tmp_path / "none.jsonl"
+
+    told = cli.ok("export", str(path), "--user", "ann")
+    data = cli.json("export", str(tmp_path / "again.jsonl"), "--user", "ann")
+    nobody = cli.ok("export", str(none), "--user", "nobody")
+
+    assert told == f"{path}  0 memories and 12 key-value entries\n"
+    assert (data["records"], data["entries"]) == (0, 12)
+    assert nobody == f"{none}  0 memories\n"
+
+
 def test_an_export_is_for_whom_it_belongs_to(cli: Cli, tmp_path: Path) -> None:
     cli.remember("tea")
     path = str(tmp_path / "alice.jsonl")

@@ -74,6 +74,22 @@ async def test_erasing_is_counted_first_and_needs_the_name(
     assert [item.content for item in await memory.unscoped().list()] == ["Ben's own"]
 
 
+async def test_what_is_erased_of_somebody_with_entries_alone_is_shown_first(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).kv.append(("threads", "t1"), [b"state"] * 12)
+    visitor = Visitor(client(await served()))
+
+    counted = await visitor.http.get("/ui/data/erase", params=ANN)
+    erased = await visitor.send("/ui/data/erase", ANN, typed="ann")
+
+    assert (
+        '<dd class="figure number">12</dd><dt class="meta">key-value entries</dt>' in counted.text
+    )
+    assert "Erase for good" in counted.text
+    assert '<strong class="number">12</strong> key-value entries' in erased.text
+
+
 async def test_a_budget_is_counted_first(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

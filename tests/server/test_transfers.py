@@ -24,6 +24,7 @@ from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.records import PastVersion, Record
 from orbiter.memory.server.api import transfer_routes
+from orbiter.memory.transfer import export_file
 
 BOB = MemoryMetadata(user_id="bob")
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -40,6 +41,22 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def lines(answer: httpx.Response) -> list[dict[str, object]]:
     return [json.loads(line) for line in answer.text.splitlines()]
+
+
+async def test_an_export_through_a_server_has_and_counts_entries(
+    served: Served, memory: AgentMemory, tmp_path: Path
+) -> None:
+    await memory.scope(user_id="ann").kv.append(("threads", "t1"), [b"state"] * 3)
+    url = await served(**BARE)
+
+    async with AgentMemory(url) as remote:
+        alone = await export_file(remote.scope(user_id="ann"), tmp_path / "alone.jsonl")
+        await memory.scope(user_id="ann").remember("likes tea")
+        both = await export_file(remote.scope(user_id="ann"), tmp_path / "both.jsonl")
+
+    assert (alone.records, alone.entries) == (0, 3)
+    assert (both.records, both.entries) == (1, 3)
+    assert (tmp_path / "both.jsonl").read_text().count('"threads"') == 3
 
 
 async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(

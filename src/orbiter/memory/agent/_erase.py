@@ -24,6 +24,7 @@ from orbiter.memory.text.text_caches import clear_all
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.agent.interface import ScopeSession
+    from orbiter.memory.model.key_value import KeyValueStore
 
 __all__ = ["erase", "erase_items", "remove_map_file"]
 
@@ -54,7 +55,9 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         every = items
         if keeps_versions(store):
             every = await store.count(include_deleted=True, metadata=scope)
-        return Erasure(items=items, forgotten=every - items, dry_run=True)
+        kept: KeyValueStore | None = getattr(store, "key_value", None)
+        entries = 0 if kept is None else await kept.count(metadata=scope)
+        return Erasure(items=items, forgotten=every - items, entries=entries, dry_run=True)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)
     await chats.flush()  # or a summary that is being written would outlive what it sums up

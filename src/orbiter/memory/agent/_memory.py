@@ -343,7 +343,7 @@ class AgentMemory(Handle):
 
         Name at least one. It cannot be undone. The report is true if nothing is left, neither in
         a table nor in the bytes of a file. If it is false, it says why, and calling again resumes.
-        With *dry_run* nothing is changed: the items and the forgotten ones are counted.
+        With *dry_run* nothing is changed: items, forgotten ones and entries are counted.
         *progress* is called with the steps done and the total.
         """
         from orbiter.memory.agent._erase import (  # noqa: PLC0415 - seldom needed

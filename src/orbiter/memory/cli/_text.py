@@ -19,6 +19,7 @@ __all__ = [
     "parse_when",
     "shortened",
     "size",
+    "stored",
 ]
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -94,6 +95,14 @@ def ago(at: datetime, *, now: datetime | None = None) -> str:
 def counted(count: int, one: str = "memory", many: str = "memories") -> str:
     """Return how many there are of something, in words that agree."""
     return f"{count:,} {one if count == 1 else many}"
+
+
+def stored(items: int, entries: int, forgotten: int = 0) -> str:
+    """Return how much is stored of somebody, in words; of entries and forgotten ones if any."""
+    parts = [counted(items)]
+    parts += [f"{forgotten:,} forgotten"] if forgotten else []
+    parts += [counted(entries, "key-value entry", "key-value entries")] if entries else []
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
 def size(count: float) -> str:

@@ -153,7 +153,7 @@ async def export_there(
         raise
     if progress is not None:
         progress(records, records)
-    return ExportResult(records, lines.versions, lines.digest, path)
+    return ExportResult(records, lines.versions, lines.digest, path, lines.entries)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ class _Lines:
     def __init__(self, where: str, *, is_ours: bool) -> None:
         self.is_ours = is_ours
         self._where = where
-        self.versions = 0
+        self.versions = self.entries = 0
         self.digest = ""
         self._count = -1  # the first line says what the file is
         self._hash = hashlib.sha256()
@@ -222,7 +222,9 @@ class _Lines:
             raise self._not_ours(type(exc).__name__) from exc
         if "end" not in self._last:
             self._hash.update(line + b"\n")
-            self._count += 1
+            is_entry = line.startswith(b'{"entry":')
+            self._count += not is_entry
+            self.entries += is_entry
             self.versions += versions
 
     def _not_ours(self, why: str) -> MemoryConnectionError:
@@ -235,7 +237,8 @@ class _Lines:
         end = self._last.get("end")
         said = end if isinstance(end, dict) else {}
         self.digest = self._hash.hexdigest()
-        if said.get("sha256") != self.digest or said.get("records") != self._count:
+        counts = (said.get("records"), said.get("entries", 0))
+        if said.get("sha256") != self.digest or counts != (self._count, self.entries):
             raise MemoryConnectionError(
                 f"`{self._where}` closed the connection before the export was complete"
             )

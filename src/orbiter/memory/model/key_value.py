@@ -255,6 +255,10 @@ class KeyValueStore(Protocol):
         """Return entries of every scope that matches *metadata*, in an order that stays."""
         ...
 
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Return how many entries the scopes that match *metadata* have."""
+        ...
+
     async def load(self, entries: Sequence[StoredEntry], *, overwrite: bool = False) -> list[bool]:
         """Store entries as they were dumped; tell of each whether it was written.
 

@@ -15,6 +15,7 @@ from orbiter.memory.backends.redis.commands import Script
 __all__ = [
     "APPEND",
     "CLEAR",
+    "COUNT",
     "GET",
     "LIST",
     "LOAD",
@@ -256,6 +257,18 @@ return answer(digits(count) .. ' ' .. #names)
 """,
     is_write=True,
 )
+COUNT = Script.of(
+    _BASE
+    + """
+local scope, count = ARGV[1], 0
+local names = redis.call('ZRANGEBYLEX', index_of(scope), ARGV[2], '+', 'LIMIT', 0, ARGV[3])
+for _, name in ipairs(names) do
+    if head_of(scope, name) then count = count + 1 end
+end
+return {count, #names, names[#names] or ''}
+"""
+)
+"""Arguments: scope, from where, how many. Answers how many are not over, were read, the last."""
 TTLS = Script.of(
     _BASE
     + """

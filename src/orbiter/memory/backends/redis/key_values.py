@@ -9,6 +9,7 @@ from orbiter.memory.backends.redis.commands import Word
 from orbiter.memory.backends.redis.entry_scripts import (
     APPEND,
     CLEAR,
+    COUNT,
     GET,
     LIST,
     LOAD,
@@ -217,20 +218,36 @@ class RedisKeyValue:
         check_size("limit", limit)
         last = "" if after is None else owner_of(after.scope)[0]
         stored: list[StoredEntry] = []
-        for owner, scope in sorted(await self._scopes()):
-            if len(stored) >= limit or owner < last:
-                continue
-            if all(getattr(scope, name) == value for name, value in wanted.items()):
+        for owner, scope in sorted(await self._scopes(wanted)):
+            if len(stored) < limit and owner >= last:
                 name = (after.entry.path, after.entry.key) if after and owner == last else None
                 entries = await self.entries((), scope=scope, after=name, limit=limit - len(stored))
                 ttls = await self._ttls(owner, entries)
                 stored += (StoredEntry(scope, *each) for each in zip(entries, ttls, strict=True))
         return stored
 
-    async def _scopes(self) -> list[tuple[str, MemoryMetadata]]:
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Return how many entries the scopes that match *metadata* have."""
+        total = 0
+        for owner, _ in await self._scopes(Query(metadata=metadata).wanted):
+            low, size = b"-", CHUNK
+            while size == CHUNK:
+                count, size, last = await self._items.run(COUNT, [owner, low, CHUNK])
+                total, low = total + int(count), b"(" + last
+        return total
+
+    async def _scopes(self, wanted: Mapping[Any, str]) -> list[tuple[str, MemoryMetadata]]:
+        """Return all scopes of entries that have what is *wanted*."""
         flat = await self._items.run(SCOPES, [])
-        pairs = zip(flat[::2], flat[1::2], strict=True)
-        return [(owner.decode(), MemoryMetadata(**json.loads(scope))) for owner, scope in pairs]
+        every = (
+            (owner.decode(), MemoryMetadata(**json.loads(scope)))
+            for owner, scope in zip(flat[::2], flat[1::2], strict=True)
+        )
+        return [
+            (owner, scope)
+            for owner, scope in every
+            if all(getattr(scope, name) == value for name, value in wanted.items())
+        ]
 
     async def _ttls(self, owner: str, entries: Sequence[Entry]) -> list[float | None]:
         names = ["\0".join((joined_path(each.path), each.key)) for each in entries]
@@ -252,9 +269,8 @@ class RedisKeyValue:
     async def erase(self, wanted: Mapping[Any, str]) -> int:
         """Remove the entries of all scopes that have what is wanted; return how many."""
         removed = 0
-        for owner, scope in await self._scopes():
-            if all(getattr(scope, name) == value for name, value in wanted.items()):
-                removed += await self._clear(owner, b"-", b"+")
+        for owner, _ in await self._scopes(wanted):
+            removed += await self._clear(owner, b"-", b"+")
         return removed
 
 

@@ -164,6 +164,12 @@ class SQLKeyValue:
             for scope, ttl, *row in rows
         ]
 
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Return how many entries the scopes that match *metadata* have."""
+        wanted, dialect = Query(metadata=metadata).wanted, self._database._operations.dialect
+        rows = await self._database._read(lambda: _count(dialect, wanted), alone=True)
+        return int(rows[0][0])
+
     async def load(self, entries: Sequence[StoredEntry], *, overwrite: bool = False) -> list[bool]:
         """Store entries as they were dumped; tell of each whether it was written."""
         dialect = self._database._operations.dialect
@@ -391,12 +397,23 @@ def _stored_name(stored: StoredEntry) -> tuple[str, str, str]:
     return owner_of(stored.scope)[0], joined_path(stored.entry.path), stored.entry.key
 
 
+def _within(dialect: Dialect, wanted: Mapping[Any, str], args: Args) -> list[str]:
+    """Return the conditions that an entry is not over, and of a scope that has what is wanted."""
+    where = [f"(expires_at IS NULL OR expires_at > {dialect.micros(args)})"]
+    return where + [f"{dialect.value(name)} = {args.bind(each)}" for name, each in wanted.items()]
+
+
+def _count(dialect: Dialect, wanted: Mapping[Any, str]) -> Steps[Rows]:
+    args = Args(dialect)
+    which = " AND ".join(_within(dialect, wanted, args))
+    return (yield Statement(f"SELECT count(*) FROM memory_entries WHERE {which}", args))
+
+
 def _dump(
     dialect: Dialect, wanted: Mapping[Any, str], after: StoredEntry | None, limit: int
 ) -> Steps[Rows]:
     args = Args(dialect)
-    where = [f"(expires_at IS NULL OR expires_at > {dialect.micros(args)})"]
-    where += [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
+    where = _within(dialect, wanted, args)
     if after is not None:
         last = ", ".join(args.bind(part) for part in _stored_name(after))
         where.append(f"(scope, path, key) > ({last})")

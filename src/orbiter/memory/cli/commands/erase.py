@@ -15,7 +15,7 @@ from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
-from orbiter.memory.cli._text import counted, one_line, shortened, size
+from orbiter.memory.cli._text import counted, one_line, shortened, size, stored
 from orbiter.memory.cli._views import entry, said
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ async def erase(
     if report is not None and not dry_run:
         _check_new(report)
     async with run.memory(meaning=False) as memory:
-        there = await memory.scope(**scope).stats()
-        forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
-        what = f"{counted(there.items)}{forgotten} of {run.target.describe()}"
+        there = await memory.erase(**scope, dry_run=True)
+        counts = stored(there.items, there.entries, there.forgotten)
+        what = f"{counts} of {run.target.describe()}"
         if dry_run:
             if run.out.is_json:
-                run.out.data({"dry_run": True, "scope": scope, **asdict(there)})
+                run.out.data({"scope": scope, **asdict(there)})
             else:
                 run.out.show(styled(f"would erase {what}"))
             return 0

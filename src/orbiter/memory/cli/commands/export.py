@@ -10,7 +10,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import counted, one_line
+from orbiter.memory.cli._text import counted, one_line, stored
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 
 if TYPE_CHECKING:
@@ -71,15 +71,15 @@ async def export(
                 "format": kind,
                 "records": done.records,
                 "versions": done.versions,
+                "entries": done.entries,
                 "sha256": done.digest or None,
             }
         )
     elif path != "-":
-        run.out.show(styled((one_line(path), "bold"), f"  {counted(done.records)}"))
-    if not done.records:
-        run.out.note(
-            f"there are no memories of {run.target.describe()}; `--all` exports everyone's"
-        )
+        run.out.show(styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}"))
+    if not done.records and not done.entries:
+        none = "nothing is stored" if kind == NATIVE else "there are no memories"
+        run.out.note(f"{none} of {run.target.describe()}; `--all` exports everyone's")
 
 
 @command(app, "migrate", url=False)

@@ -276,6 +276,19 @@ class KeyValueContract(Contract):
             assert len(await kv.entries((), scope=scope)) == 2
 
     @needs(key_value=True)
+    async def test_entries_of_a_scope_and_below_it_are_counted(self, store: Any) -> None:
+        kv, of_session = store.key_value, MemoryMetadata(user_id="ann", session_id="s")
+        await kv.write([Put(("p",), str(number), b"") for number in range(250)], scope=ANN)
+        await kv.write(
+            [Put(("p",), "k", b""), Put(("p",), "over", b"", ttl=0.01)], scope=of_session
+        )
+        await kv.write([Put(("p",), "k", b"")], scope=of("bob"))
+        await asyncio.sleep(0.05)  # until one is over
+
+        scopes = (ANN, of_session, of("bob"), of("carol"), None)
+        assert [await kv.count(metadata=each) for each in scopes] == [251, 1, 1, 0, 252]
+
+    @needs(key_value=True)
     async def test_erase_removes_entries_and_no_one_elses(self, store: Any) -> None:
         kv, of_session = store.key_value, MemoryMetadata(user_id="ann", session_id="s")
         for scope in (ANN, of_session, of("bob"), of("ann", "agent_id")):
