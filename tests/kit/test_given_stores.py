@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from examples.toy_store import ToyStore
@@ -23,9 +23,14 @@ from orbiter.memory import (
 )
 from orbiter.memory.backends.adapter import StoreAdapter, as_agent_store
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.errors import NotInitializedError, QueryError, UnsupportedError
+from orbiter.memory.errors import (
+    NotInitializedError,
+    QueryError,
+    UnsupportedError,
+    VersionConflict,
+)
 from orbiter.memory.model.agent_store import AgentStore
-from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.transfer.export_formats import RecordStore
 
@@ -133,8 +138,8 @@ class Blocking:
 class Delegating:
     """A store whose methods return what is awaited, and are no coroutines themselves."""
 
-    def __init__(self) -> None:
-        self._inner = ShortTermMemory()
+    def __init__(self, inner: MemoryStore | None = None) -> None:
+        self._inner = inner or ShortTermMemory()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -172,6 +177,46 @@ async def test_a_store_that_delegates_is_taken() -> None:
         await memory.scope(user_id="ann").remember("tea")
 
     assert len(store._inner) == 1
+
+
+async def test_a_store_that_delegates_can_do_what_the_other_can(tmp_path: Path) -> None:
+    def wrapped() -> AgentMemory:
+        store: Any = Delegating(SQLiteMemoryStore(tmp_path / "a.db"))
+        return AgentMemory(store=store, embeddings=None)
+
+    async with wrapped() as one, wrapped() as two:
+        item = await one.scope(user_id="ann").remember("tea", idempotency_key="k")
+        again = await two.scope(user_id="ann").remember("tea", idempotency_key="k")
+        await two.scope(user_id="ann").update(item.id, "coffee", expected_version=1)
+
+        assert again.id == item.id
+        assert not isinstance(one.store, StoreAdapter)
+        with pytest.raises(VersionConflict):
+            await one.scope(user_id="ann").update(item.id, "milk", expected_version=1)
+        assert len(await one.scope(user_id="ann").history(item.id)) == 2
+        assert [hit.item.id for hit in await one.scope(user_id="ann").recall("coffee")] == [item.id]
+
+
+def test_what_a_delegate_lacks_it_is_not_taken_for() -> None:
+    store: Any = Delegating(ShortTermMemory())
+
+    assert isinstance(store, MemoryStore)
+    assert not isinstance(store, LexicalStore | AgentStore)
+    assert not isinstance(Delegating(), SQLiteMemoryStore)
+    vars(store)["search"] = None
+    assert not isinstance(store, MemoryStore)
+
+
+def test_a_protocol_that_somebody_derives_keeps_no_other_store_from_being_taken() -> None:
+    class Wider(AgentStore, Protocol):
+        @property
+        def size(self) -> int: ...
+
+    class Own(ShortTermMemory):
+        """Of a class about which nobody has asked yet."""
+
+    assert isinstance(AgentMemory(store=Own(), embeddings=None).store, StoreAdapter)
+    assert Wider.__mro__[1] is AgentStore
 
 
 def test_no_secret_in_the_repr_of_a_store_is_shown() -> None:

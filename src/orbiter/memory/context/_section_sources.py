@@ -23,6 +23,7 @@ from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, is_indexed
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.validation import StructuralMeta
 from orbiter.memory.tasks.offload import MANY, apart
 from orbiter.memory.text.ranking import for_prompt
 
@@ -84,7 +85,7 @@ _Memory = TypeVar("_Memory", bound=Memory)
 
 
 @runtime_checkable
-class RecentActivity(Protocol):
+class RecentActivity(Protocol, metaclass=StructuralMeta):
     """What remembers the last hours: `ShortTermMemoryManager`, or anything like it."""
 
     async def get_recent(
@@ -95,7 +96,7 @@ class RecentActivity(Protocol):
 
 
 @runtime_checkable
-class RecentSummaries(Protocol):
+class RecentSummaries(Protocol, metaclass=StructuralMeta):
     """What remembers the last hours as lines of text only."""
 
     async def get_recent_summaries(
@@ -106,7 +107,7 @@ class RecentSummaries(Protocol):
 
 
 @runtime_checkable
-class Recall(Protocol):
+class Recall(Protocol, metaclass=StructuralMeta):
     """What finds memories by relevance, for one user; it knows itself for whom."""
 
     async def recall(self, query: str, *, limit: int) -> Sequence[Memory]:
@@ -115,7 +116,7 @@ class Recall(Protocol):
 
 
 @runtime_checkable
-class Hit(Protocol):
+class Hit(Protocol, metaclass=StructuralMeta):
     """A memory that was recalled, and how a model should see it."""
 
     @property
@@ -137,7 +138,7 @@ RecallFunction = Callable[..., Awaitable[Sequence[Memory]]]
 
 
 @runtime_checkable
-class ConversationSource(Protocol):
+class ConversationSource(Protocol, metaclass=StructuralMeta):
     """What holds a conversation: `ShortTermMemory`, or anything like it."""
 
     async def window(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:

@@ -22,6 +22,7 @@ from orbiter.memory.model.items import (
     role_of,
 )
 from orbiter.memory.model.tool_calls import call_arguments, call_name
+from orbiter.memory.model.validation import StructuralMeta
 
 __all__ = [
     "PLAIN_SPEAKERS",
@@ -40,7 +41,7 @@ __all__ = [
 
 
 @runtime_checkable
-class Interaction(Protocol):
+class Interaction(Protocol, metaclass=StructuralMeta):
     """An interaction as any library keeps it; `EpisodicMemory` is one.
 
     It may also have a `platform`, where it took place.

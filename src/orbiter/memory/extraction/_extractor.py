@@ -11,7 +11,7 @@ from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.model.facts import MAX_VALUE, FactMemory, check_key
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_instant
-from orbiter.memory.model.validation import Json, check_json
+from orbiter.memory.model.validation import Json, StructuralMeta, check_json
 
 __all__ = ["Extractor", "ProposedFact", "check_extractor", "check_proposals"]
 
@@ -69,7 +69,7 @@ class ProposedFact:
 
 
 @runtime_checkable
-class Extractor(Protocol):
+class Extractor(Protocol, metaclass=StructuralMeta):
     """Finds facts in messages."""
 
     async def extract(

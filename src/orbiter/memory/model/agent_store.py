@@ -12,6 +12,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Cursor, Order
 from orbiter.memory.model.reports import ConversationInfo, Erasure
+from orbiter.memory.model.validation import StructuralMeta
 
 if TYPE_CHECKING:
     from orbiter.memory.model.records import Record, Written
@@ -20,7 +21,7 @@ __all__ = ["AgentStore", "AsyncContextStore", "store_label", "store_name"]
 
 
 @runtime_checkable
-class AgentStore(Protocol):
+class AgentStore(Protocol, metaclass=StructuralMeta):
     """The store that `AgentMemory` works with.
 
     `AgentMemory(store=…)` takes any `MemoryStore`; one that lacks something of this is used by way

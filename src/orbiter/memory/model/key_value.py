@@ -16,7 +16,7 @@ from typing_extensions import Protocol, runtime_checkable
 from orbiter.memory.errors import InvalidItemError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
-from orbiter.memory.model.validation import check_positive
+from orbiter.memory.model.validation import StructuralMeta, check_positive
 
 __all__ = [
     "MAX_CHANGES",
@@ -172,7 +172,7 @@ def _whole(value: object) -> int:
 
 
 @runtime_checkable
-class KeyValueStore(Protocol):
+class KeyValueStore(Protocol, metaclass=StructuralMeta):
     """A store that keeps entries; each call concerns those of just the *scope* that it names.
 
     Paths are compared part by part, and by the code points of their text, as keys are. What is

@@ -22,6 +22,7 @@ from orbiter.memory.model.reports import (
     StoreStats,
     Verification,
 )
+from orbiter.memory.model.validation import StructuralMeta
 
 __all__ = [
     "BackupStore",
@@ -55,7 +56,7 @@ _T = TypeVar("_T")
 
 
 @runtime_checkable
-class MemoryStore(Protocol):
+class MemoryStore(Protocol, metaclass=StructuralMeta):
     """Keeps items. `docs/concepts.md` says what each method means in every store."""
 
     async def add(self, item: MemoryItem) -> None:
@@ -87,7 +88,7 @@ class MemoryStore(Protocol):
 
 
 @runtime_checkable
-class BatchStore(Protocol):
+class BatchStore(Protocol, metaclass=StructuralMeta):
     """A store that takes many items at once: all are kept, or none."""
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
@@ -96,7 +97,7 @@ class BatchStore(Protocol):
 
 
 @runtime_checkable
-class InsertStore(Protocol):
+class InsertStore(Protocol, metaclass=StructuralMeta):
     """A store that can store items only if they are new, as one step: what is done once needs it.
 
     An id is used from its first write on, also after the item was deleted, until that is purged,
@@ -113,7 +114,7 @@ class InsertStore(Protocol):
 
 
 @runtime_checkable
-class BulkDeleteStore(Protocol):
+class BulkDeleteStore(Protocol, metaclass=StructuralMeta):
     """A store that removes many items by their ids at once."""
 
     async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
@@ -122,7 +123,7 @@ class BulkDeleteStore(Protocol):
 
 
 @runtime_checkable
-class VersionedStore(Protocol):
+class VersionedStore(Protocol, metaclass=StructuralMeta):
     """A store that keeps what an item was: writes can be conditional, deletions undone."""
 
     async def add(
@@ -186,7 +187,7 @@ class PagedStore(Protocol):
 
 
 @runtime_checkable
-class LexicalStore(Protocol):
+class LexicalStore(Protocol, metaclass=StructuralMeta):
     """A store that finds items by their terms, as `orbiter.memory.text.words` makes them."""
 
     async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
@@ -198,7 +199,7 @@ class LexicalStore(Protocol):
 
 
 @runtime_checkable
-class VectorStore(Protocol):
+class VectorStore(Protocol, metaclass=StructuralMeta):
     """A store that keeps vectors of its items' passages; an item is as near as its nearest one."""
 
     @property
@@ -227,7 +228,7 @@ class VectorStore(Protocol):
 
 
 @runtime_checkable
-class FactIndex(Protocol):
+class FactIndex(Protocol, metaclass=StructuralMeta):
     """A store that finds what decides, among all that was ever said of a fact's key."""
 
     async def deciding_facts(
@@ -243,7 +244,7 @@ class FactIndex(Protocol):
 
 
 @runtime_checkable
-class VectorReader(Protocol):
+class VectorReader(Protocol, metaclass=StructuralMeta):
     """A store whose vectors can be had, as for a map of its items."""
 
     async def vectors(self, item_ids: Sequence[str]) -> dict[str, bytes]:
@@ -255,7 +256,7 @@ class VectorReader(Protocol):
 
 
 @runtime_checkable
-class DetailStore(Protocol):
+class DetailStore(Protocol, metaclass=StructuralMeta):
     """A store that keeps the vectors of its items' telling words beside those of passages."""
 
     async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
@@ -267,7 +268,7 @@ class DetailStore(Protocol):
 
 
 @runtime_checkable
-class OffloadStore(Protocol):
+class OffloadStore(Protocol, metaclass=StructuralMeta):
     """A store with threads of its own, on which many reads in a row can be done at once."""
 
     async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -280,7 +281,7 @@ class OffloadStore(Protocol):
 
 
 @runtime_checkable
-class ConversationStore(Protocol):
+class ConversationStore(Protocol, metaclass=StructuralMeta):
     """A store that can show what was said around an item."""
 
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
@@ -294,7 +295,7 @@ class ConversationStore(Protocol):
 
 
 @runtime_checkable
-class ConversationIndex(Protocol):
+class ConversationIndex(Protocol, metaclass=StructuralMeta):
     """A store that can tell which conversations it holds."""
 
     async def conversations(
@@ -309,7 +310,7 @@ class ConversationIndex(Protocol):
 
 
 @runtime_checkable
-class NewestMessagesStore(Protocol):
+class NewestMessagesStore(Protocol, metaclass=StructuralMeta):
     """A store that reads the end of a conversation in one step; others are asked page by page."""
 
     async def newest_messages(
@@ -332,7 +333,7 @@ def reads_newest(store: object) -> TypeGuard[NewestMessagesStore]:
 
 
 @runtime_checkable
-class Lifecycle(Protocol):
+class Lifecycle(Protocol, metaclass=StructuralMeta):
     """A store that is opened and closed; both calls may be repeated."""
 
     async def init(self) -> None:
@@ -345,7 +346,7 @@ class Lifecycle(Protocol):
 
 
 @runtime_checkable
-class HistoryStore(VersionedStore, Protocol):
+class HistoryStore(VersionedStore, Protocol, metaclass=StructuralMeta):
     """A store that can be read as it was: undoing and the past need it."""
 
     async def as_of(self, moment: datetime) -> list[MemoryItem]:
@@ -354,7 +355,7 @@ class HistoryStore(VersionedStore, Protocol):
 
 
 @runtime_checkable
-class MaintainedStore(Protocol):
+class MaintainedStore(Protocol, metaclass=StructuralMeta):
     """A store that counts and checks what it holds, and can embed it again."""
 
     async def stats(self) -> StoreStats:
@@ -371,7 +372,7 @@ class MaintainedStore(Protocol):
 
 
 @runtime_checkable
-class BackupStore(Protocol):
+class BackupStore(Protocol, metaclass=StructuralMeta):
     """A store that is copied to a file and restored from one."""
 
     async def backup(
@@ -461,7 +462,7 @@ class Embeddings(ABC):
 
 
 @runtime_checkable
-class Summarizer(Protocol):
+class Summarizer(Protocol, metaclass=StructuralMeta):
     """Answers a prompt that holds a conversation with a summary of it."""
 
     async def summarize(self, prompt: str) -> str:
@@ -470,7 +471,7 @@ class Summarizer(Protocol):
 
 
 @runtime_checkable
-class Reranker(Protocol):
+class Reranker(Protocol, metaclass=StructuralMeta):
     """Reads a question together with texts, as a cross-encoder does, and scores each text."""
 
     async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float]:

@@ -8,12 +8,15 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Protocol
 
 __all__ = [
     "MAX_DEPTH",
     "MAX_INTEGER",
     "Json",
+    "StructuralMeta",
     "check_json",
     "check_name",
     "check_positive",
@@ -29,8 +32,35 @@ MAX_DEPTH = 32
 MAX_INTEGER = 2**63
 """JSON integers beyond 64 bits lose digits in SQLite and in many parsers."""
 
+if TYPE_CHECKING:
+    from abc import ABCMeta as _ProtocolMeta
+else:
+    _ProtocolMeta = type(Protocol)
+
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """What JSON can say."""
+
+
+class StructuralMeta(_ProtocolMeta):
+    """The kind of protocols whose instances are what has their attributes, wherever from.
+
+    Those of Python look only for what is written in a class, from 3.12 on: a store that is wrapped,
+    and passes calls on by `__getattr__`, would be asked for nothing but the basics. Those of
+    `typing_extensions` fail on 3.11 once somebody has derived a protocol of `typing` from them.
+    """
+
+    __protocol_attrs__: set[str]
+
+    def __instancecheck__(cls, instance: Any) -> bool:  # noqa: N805 - of a metaclass
+        """Tell whether *instance* has what the protocol has."""
+        if not getattr(cls, "_is_protocol", False):  # a class that is derived from one
+            return super().__instancecheck__(instance)
+        return type.__instancecheck__(cls, instance) or all(
+            getattr(instance, name, None) is not None
+            if callable(getattr(cls, name, None))
+            else hasattr(type(instance), name) or hasattr(instance, name)
+            for name in cls.__protocol_attrs__
+        )
 
 
 def check_text(value: str, *, max_bytes: int) -> str:

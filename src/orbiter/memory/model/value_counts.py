@@ -17,7 +17,7 @@ from orbiter.memory.model.filters import MISSING, Place, Where, read_place
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo
-from orbiter.memory.model.validation import check_text
+from orbiter.memory.model.validation import StructuralMeta, check_text
 
 __all__ = [
     "COUNTED_FIELDS",
@@ -114,7 +114,7 @@ class UserQuery:
 
 
 @runtime_checkable
-class FacetStore(Protocol):
+class FacetStore(Protocol, metaclass=StructuralMeta):
     """A store that counts users and values itself; others are read from end to end for it."""
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
