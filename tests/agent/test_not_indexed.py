@@ -13,6 +13,7 @@ from tests.servers.databases import RedisServer
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
+from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.transfer import export_file, import_file
 
@@ -156,6 +157,44 @@ async def test_a_chat_shows_its_message_and_no_other_context_does(ann: ScopedMem
     assert await recalled(ann) == in_every_mode()
 
 
+async def test_a_summary_that_says_it_is_not_indexed_either(
+    url: str, open_memory: Open, model: Noting, who: str
+) -> None:
+    ann = open_memory(url, embeddings=model, summaries=SummaryConfig()).scope(user_id=who)
+    chat, other = ann.chat("one"), ann.chat("two")
+    await chat.add([f"the door code {n} is 4711" for n in range(20)], index=False)
+    await other.add([f"the bike {n} is red" for n in range(20)])
+
+    for one in (chat, other):
+        await one.summarize()
+    assert "4711" in str(await chat.summary())
+    await chat.add([f"the garden gate {n} is green" for n in range(20)])
+    await chat.summarize()
+    branch = await chat.fork((await chat.items())[-1], chat_id="three")
+    assert "4711" in str(await branch.summary())
+    await recalled(ann)
+
+    summaries = await ann.list(memory_type="summary")
+    marks = {item.metadata.session_id: item.metadata.extra.get("indexed_by") for item in summaries}
+    assert marks == {"one": False, "two": None, "three": False}
+    assert not [text for text in model.texts if "4711" in text]
+
+
+async def test_a_summary_of_what_is_not_indexed_any_more_is_made_again(
+    url: str, open_memory: Open, model: Noting, who: str
+) -> None:
+    ann = open_memory(url, embeddings=model, summaries=SummaryConfig()).scope(user_id=who)
+    chat = ann.chat("one")
+    items = await chat.add([f"the door code {n} is 4711" for n in range(20)])
+    await chat.summarize()
+
+    await ann.update(items[0].id, index=False)
+    await chat.summarize()
+
+    (summary,) = await ann.list(memory_type="summary")
+    assert summary.metadata.extra.get("indexed_by") is False
+
+
 async def test_it_stays_so_when_it_is_moved(tmp_path: Path, model: Noting) -> None:
     file = tmp_path / "ann.jsonl"
     async with AsyncExitStack() as stack:
@@ -223,4 +262,8 @@ async def test_what_is_no_flag_is_refused(ann: ScopedMemory) -> None:
     fact = await ann.facts.put("door_code", "4711")
     with pytest.raises(QueryError, match="is a fact"):
         await ann.update(fact.id, index=False)
+    with pytest.raises(QueryError, match="is a fact"):
+        await ann.update(fact.id, extra={"indexed_by": False})
+    with pytest.raises(QueryError, match="a fact is always indexed"):
+        await ann.remember(fact, index=False)
     assert isinstance(fact, MemoryItem)

@@ -18,6 +18,7 @@ from orbiter.memory.model.items import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
+    is_indexed,
     role_of,
 )
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
@@ -421,6 +422,11 @@ def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]
         if getattr(own, name) == "":
             raise QueryError(f"the item's `{name}` is empty; give a name, or leave it `None`")
     item.__dict__["metadata"] = within(scope, own, extra)  # it is a copy, and not changed
+    if item.memory_type == "fact" and not is_indexed(item):
+        raise QueryError(
+            f"`{item.id}` is a fact, and a fact is always indexed, or recall could say what no "
+            "longer holds; leave out `index=False`"
+        )
     return item
 
 

@@ -51,7 +51,7 @@ from orbiter.memory.agent.runtime import (
 )
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, advance, track
@@ -297,7 +297,7 @@ class ScopedMemory(MaintenanceMixin):
 
         def edit(item: MemoryItem) -> None:
             marks = {**more, **edited(item, content, source)}
-            if content is not None or index is not None:
+            if content is not None or INDEXED_BY in more:
                 check_is_free(item)
             if content is not None:
                 check_text(content, may_be_blank=item.memory_type == "file")
@@ -313,7 +313,7 @@ class ScopedMemory(MaintenanceMixin):
         store = await self._store()
         item_id = as_id(item_id)
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
-        if content is not None or status is not None:
+        if content is not None or status is not None or INDEXED_BY in more:
             await self._chats.changed(store, [item])
         self._core.events.emit_items("updated", [item])
         return item

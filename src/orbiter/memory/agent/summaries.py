@@ -3,6 +3,7 @@
 A summary is derived: a failing summarizer delays it, and no message is ever lost or changed. It is
 kept as a `draft`, which recall and conversations leave out, under an id of its chat's own. It
 carries the source of the least trusted message that ever went into it, and is never the system's.
+One of messages that are not indexed is not indexed, either: no model of embeddings sees them.
 """
 
 import asyncio
@@ -20,7 +21,13 @@ from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
 from orbiter.memory.model.derived import SummaryMemory
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    MemoryItem,
+    MemoryMetadata,
+    is_indexed,
+    role_of,
+)
 from orbiter.memory.model.protocols import Summarizer
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.trust import lowest_source
@@ -225,8 +232,8 @@ class Summaries:
         """
         items, _ = await _not_covered(store, scope, base)
         # Not a set of all texts at once: to hash them keeps others waiting.
-        there = {item.id: item.content for item in items}
-        return all(there.get(item.id) == item.content for item in rolled.done)
+        there = {item.id: (item.content, is_indexed(item)) for item in items}
+        return all(there.get(item.id) == (item.content, is_indexed(item)) for item in rolled.done)
 
     async def copy(
         self,
@@ -345,9 +352,14 @@ def _summary(
 ) -> SummaryMemory:
     """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
     covered = 0 if last is None else last.covered
-    told = lowest_source(rolled.done if last is None else [*rolled.done, last])
+    parts = rolled.done if last is None else [*rolled.done, last]
+    told = lowest_source(parts)
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
-    extra = {} if told is None else {"source": told[0], "trust": int(told[1])}
+    extra: dict[str, object] = {}
+    if told is not None:
+        extra = {"source": told[0], "trust": int(told[1])}
+    if not all(map(is_indexed, parts)):
+        extra[INDEXED_BY] = False
     try:
         return SummaryMemory(
             id=key,
