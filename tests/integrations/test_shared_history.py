@@ -13,6 +13,8 @@ from tests.integrations.model_provider import Provider, running_provider
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AgentMemory, sync
+from orbiter.memory.agent import Chat
+from orbiter.memory.errors import StorageError
 from orbiter.memory.integrations import _resent_history
 
 _PROGRAM = """
@@ -121,4 +123,30 @@ async def test_a_history_that_takes_longer_than_a_lease_keeps_others_waiting(
         await other
 
         assert order == ["long", "other"]
+        assert await chat.kv.list() == []
+
+
+async def test_a_lease_is_renewed_again_after_its_store_could_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_resent_history, "_LEASE_SECONDS", scaled(3.0))
+    problems = {1: StorageError("the file is busy"), 2: ConnectionError("reset")}
+    put = _resent_history._put
+
+    async def put_later(chat: Chat, version: int) -> int:
+        if version in problems:
+            raise problems.pop(version)
+        return await put(chat, version)
+
+    monkeypatch.setattr(_resent_history, "_put", put_later)
+    async with AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
+        chat = memory.scope(user_id="alice").chat("default")
+
+        async def is_renewed() -> bool:
+            return any(each.version > 2 for each in await chat.kv.list())
+
+        async with _resent_history.lease(chat):
+            await until(is_renewed)
+
+        assert problems == {}
         assert await chat.kv.list() == []

@@ -346,8 +346,8 @@ async def _renew(chat: Chat, version: int, is_over: asyncio.Event) -> int:
                 version = await _put(chat, version)
             except VersionConflict:
                 version = 0
-            except MemoryError:  # whoever brings the history along is told by its own call
-                break
+            except (MemoryError, OSError):
+                continue  # it holds for two more thirds
     return version
 
 
