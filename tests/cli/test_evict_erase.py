@@ -100,6 +100,35 @@ def test_somebody_with_entries_alone_is_counted_before_they_are_erased(cli: Cli)
     assert done.startswith("erased 12\n")
 
 
+def test_a_name_that_nobody_has_is_told_with_the_nearest(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "tea")
+    path = tmp_path / "erased-alcie.json"
+
+    wrong = cli("erase", "--user", "alcie", "--yes", "--report", str(path))
+    far = cli("erase", "--user", "zoe", "--yes")
+    right = cli.json("erase", "--user", "alice", "--yes")
+
+    assert wrong.exit_code == 0
+    assert "nothing was stored here of user `alcie`; did you mean `alice`?" in wrong.stderr
+    assert json.loads(path.read_text())["found"] is False
+    assert "nothing was stored here of user `zoe`\n" in far.stderr
+    assert right["found"] is True
+
+
+def test_copies_that_a_restore_kept_are_told_as_not_searched(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "xylophone tea")
+    backup, path = str(tmp_path / "backup.db"), tmp_path / "report.json"
+    cli.ok("backup", backup)
+    cli.ok("restore", backup, "--yes")
+
+    done = cli("erase", "--user", "alice", "--yes", "--report", str(path))
+
+    copies = [str(each) for each in tmp_path.glob("memory.db.replaced-*")]
+    assert copies
+    assert json.loads(path.read_text())["not_searched"] == sorted(copies)
+    assert f"`{copies[0]}` was not searched" in done.stderr
+
+
 def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) -> None:
     cli.ok("remember", "xylophone tea")
     path = tmp_path / "erased-alice.json"

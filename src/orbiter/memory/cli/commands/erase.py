@@ -2,6 +2,7 @@
 
 import json
 import os
+from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,11 +18,12 @@ from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, shortened, size, stored
 from orbiter.memory.cli._views import entry, said
+from orbiter.memory.errors import MemoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.model.reports import Erasure
 
@@ -33,6 +35,8 @@ _WIDE = 79
 """Letters of a text: one less than there are of a text that is longer."""
 _PAGE = 500
 """Memories that are read at once."""
+_NAMES = 500
+"""Users among whom one with a name like the one given is looked for."""
 
 
 @command(app, "evict", everyone=False)
@@ -159,10 +163,17 @@ async def erase(
         with _new_file(report) as file:
             with run.out.progress("erasing", unit="") as advance:
                 done = await memory.erase(**scope, by=by, progress=advance)
+            copies = [] if memory.url.startswith("http") else await to_thread(_replaced, done.files)
+            more = {"found": bool(done.total), "not_searched": copies}
             # Before the file is written: on a full disk, this is the only report.
-            code = print_erasure(run, done, {"scope": scope})
+            code = print_erasure(run, done, {"scope": scope, **more})
             if file is not None:
-                file.write(_report(done, scope, store=memory.url))
+                file.write(_report(done, scope, more, store=memory.url))
+        for copy in copies:
+            say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
+        if not done.total:
+            near = await _near(memory, scope.get("user_id"))
+            say(f"nothing was stored here of {run.target.describe()}{near}", kind="note")
     if report is not None:
         run.out.note(f"the report is in `{report}`")
     return code
@@ -183,6 +194,32 @@ def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, obje
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
+
+
+def _replaced(files: "Sequence[str]") -> list[str]:
+    """Return the copies that `restore` left beside a SQLite store, whose *files* were searched."""
+    if not files:
+        return []
+    store = Path(files[0])
+    begin = f"{store.name}.replaced-"
+    try:
+        return sorted(str(each) for each in store.parent.iterdir() if each.name.startswith(begin))
+    except OSError:  # a folder that may not be listed; the report is written all the same
+        return []
+
+
+async def _near(memory: "AgentMemory", name: str | None) -> str:
+    """Return which user may have been meant by a *name* that nobody has, as words to add."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
+
+    if name is None:
+        return ""
+    try:
+        names = [each.user_id for each in await memory.users(limit=_NAMES)]
+    except MemoryError:  # the key of a server may not know of others
+        return ""
+    near = get_close_matches(name, [each for each in names if each != name], n=1)
+    return f"; did you mean `{one_line(near[0])}`?" if near else ""
 
 
 def _check_new(path: Path) -> None:
@@ -217,7 +254,9 @@ def _new_file(path: Path | None) -> Iterator[TextIO | None]:
             path.unlink()
 
 
-def _report(done: "Erasure", scope: dict[str, str], *, store: str) -> str:
+def _report(
+    done: "Erasure", scope: dict[str, str], more: "Mapping[str, object]", *, store: str
+) -> str:
     """Return what an auditor asks for: who, when, where, and what the check found."""
     from importlib.metadata import version  # noqa: PLC0415 - slower than all else here
 
@@ -225,6 +264,7 @@ def _report(done: "Erasure", scope: dict[str, str], *, store: str) -> str:
         "erased": scope,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "proven": bool(done),
+        **more,
         "program": f"orbiter-memory {version('orbiter-memory')}",
         "store": store,
         "report": asdict(done),
