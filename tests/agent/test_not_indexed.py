@@ -253,7 +253,7 @@ async def test_an_item_may_bring_it_along(ann: ScopedMemory) -> None:
 
 async def test_what_is_no_flag_is_refused(ann: ScopedMemory) -> None:
     wrong: Any = "no"
-    with pytest.raises(QueryError, match="(?i)`index` must be true or false, not 'no'"):
+    with pytest.raises(QueryError, match="(?i)`index` must be true, false or a list .*, not 'no'"):
         await ann.remember("the door code is 4711", index=wrong)
     with pytest.raises(QueryError, match="(?i)`index` must be true or false, not 'no'"):
         await ann.chat("one").add("the door code is 4711", index=wrong)

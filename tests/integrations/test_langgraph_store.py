@@ -96,6 +96,36 @@ async def test_values_that_say_the_same_are_each_found(store: OrbiterStore) -> N
     assert {item.key: item.score is not None for item in found} == dict.fromkeys("abc", True)
 
 
+async def test_a_value_with_several_texts_is_one_memory(ann: ScopedMemory) -> None:
+    store = OrbiterStore(ann, index={"fields": ["title", "lines[*]"]})
+    value = {"title": "Ann likes green tea", "lines": ["she flies planes", "her cat is Tom", " "]}
+    await store.aput(("notes",), "ann", value)
+    await store.aput(("notes",), "bob", {"title": "Bob likes coffee"})
+
+    for query in ("green tea", "flies planes", "cat Tom"):
+        found = await store.asearch(("notes",), query=query)
+        assert (found[0].key, found[0].score is not None) == ("ann", True), query
+        assert [item.key for item in found].count("ann") == 1
+    assert len(await ann.list()) == 2
+    await store.adelete(("notes",), "ann")
+    assert not await ann.recall("planes", mode="words")
+
+
+@pytest.mark.parametrize(("count", "length"), [(100, 5), (30, 60_000), (1, 500_000)])
+async def test_a_value_is_found_by_every_text_however_much_that_is(
+    ann: ScopedMemory, count: int, length: int
+) -> None:
+    store = OrbiterStore(ann, index={"fields": ["lines[*]"]}, mode="words")
+    lines = [f"word{n}word {'😀' * length}" for n in range(count)]
+    await store.aput(("n",) * 300, "k", {"lines": lines})
+
+    for number in {0, count // 2, count - 1}:
+        (found,) = await store.asearch((), query=f"word{number}word")
+        assert (found.value, found.score is not None) == ({"lines": lines}, True)
+    await store.aput(("n",) * 300, "k", {"lines": ["short"]})
+    assert [item.content for item in await ann.list()] == ["short"]
+
+
 async def test_what_is_indexed_is_a_memory_until_it_is_replaced_or_deleted(
     store: OrbiterStore, ann: ScopedMemory
 ) -> None:

@@ -37,6 +37,15 @@ SQL_BUGS = {
         "        rows = await self.search(query=terms[0], metadata=asked.metadata)\n"
         "        return type(found)(rows, found.frequency, found.passages)\n",
     ),
+    "only the first text has words": Bug(
+        "words_find_an_item_by_each_of_its_texts",
+        _STORE,
+        f"{_STORE}\n    async def add(self, item, **more):\n"
+        "        extra = dict(item.metadata.extra)\n"
+        "        extra['indexed_by'] = extra.get('indexed_by', [''])[:1]\n"
+        "        item.metadata = type(item.metadata)(user_id='u', extra=extra)\n"
+        "        await super().add(item, **more)\n",
+    ),
     "where is not asked": Bug(
         "where_joins",
         "            rest.append(dialect.fits(asked.condition, args))\n",

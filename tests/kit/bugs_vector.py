@@ -9,7 +9,7 @@ _ADD = "await self._add([validated_copy(item)], self._called())"
 _MANY = "await self._add(taken, call)"
 _WAIT = "vectors = await self._vectors(items)"
 _CHECKED = "return check()"
-_KNOWN = "vectors[item.content] = self._index.vector_of(item)"
+_KNOWN = "vectors[text] = known.get(text)"
 _HAS = "if not asked.limit or not len(self):"
 
 
@@ -29,13 +29,17 @@ VECTOR_BUGS = {
     ),
     "embeds what is not indexed": Bug(
         "is_kept_and_never_embedded",
-        "for item in filter(is_indexed, items):",
-        "for item in items:",
+        "return index_texts(item.content, item.metadata.extra.get(INDEXED_BY))",
+        "return index_texts(item.content, item.metadata.extra.get(INDEXED_BY)) or [item.content]",
     ),
     "what is not indexed any more keeps its vector": Bug(
         "is_kept_and_never_embedded",
-        "vectors[item.content] if is_indexed(item) else None",
-        "vectors[item.content] if is_indexed(item) else self._index.vector_of(item)",
+        "self._index.keep(item, made, self._embeddings.dimension)",
+        "old = [*self._index.vectors_of(item.id).values()]\n"
+        "                self._index.keep(item, made or old, self._embeddings.dimension)",
+    ),
+    "only the first text is embedded": Bug(
+        "as_near_as_the_nearest_of_its_texts", "keep(item, made,", "keep(item, made[:1],"
     ),
     "filters after the cut": Bug(
         "filters_apply_before_the_cut",
@@ -77,8 +81,7 @@ VECTOR_BUGS = {
     "an updated text keeps its old vector": Bug(
         "found_by_its_new_meaning",
         _KNOWN,
-        "old = self._index.get(item.id)\n"
-        "                vectors[item.content] = old and self._index.vector_of(old)",
+        "vectors[text] = next(iter(known.values()), None)",
     ),
     # What cannot be embedded.
     "keeps the item of a text that cannot be embedded": Bug(
@@ -86,7 +89,7 @@ VECTOR_BUGS = {
         _ADD,
         "item = validated_copy(item)\n        try:\n"
         "            await self._add([item], self._called())\n"
-        "        except OSError:\n            self._index.keep(item, None, 2); raise",
+        "        except OSError:\n            self._index.keep(item, [], 2); raise",
     ),
     "removes the old item first": Bug(
         "cannot_be_embedded_changes_nothing",
@@ -112,18 +115,18 @@ VECTOR_BUGS = {
     "a cancelled embedding removes the old item": Bug(
         "a_cancelled_embedding_changes_nothing",
         _WAIT,
-        "kept = [(i, self._index.get(i), self._index.vector_of(self._index.get(i)))"
+        "kept = [(i, self._index.get(i), [*self._index.vectors_of(i).values()])"
         " for i in ids if self._index.get(i)]\n"
         "            for each in kept: self._index.remove(each[0])\n"
         "            vectors = await self._vectors(items)\n"
-        "            for _, old, its in kept: self._index.keep(old, its, len(its))",
+        "            for _, old, its in kept: self._index.keep(old, its, len(its[0]))",
     ),
     "a cancelled embedding is kept without a vector": Bug(
         "a_cancelled_embedding_changes_nothing",
         _WAIT,
         "try:\n                vectors = await self._vectors(items)\n"
         "            except asyncio.CancelledError:\n"
-        "                for item in items: self._index.keep(item, None, 2)\n"
+        "                for item in items: self._index.keep(item, [], 2)\n"
         "                raise",
     ),
     "a cancelled embedding is swallowed": Bug(
@@ -165,12 +168,12 @@ VECTOR_BUGS = {
         "leaves_an_item_with_its_own_vector",
         "self._index.count_version(item.id)",
         "late = self._index.get(item.id).model_copy(deep=True)\n"
-        "                    self._index.keep(late, vectors[item.content], 2)",
+        "                    self._index.keep(late, [vectors[item.content]], 2)",
     ),
     "a late embedding brings its item only": Bug(
         "leaves_an_item_with_its_own_vector",
         "self._index.count_version(item.id)",
-        "its = self._index.vector_of(self._index.get(item.id))\n"
+        "its = [*self._index.vectors_of(item.id).values()]\n"
         "                    self._index.keep(item, its, 2)",
     ),
     "a late embedding does not count": Bug(

@@ -23,6 +23,7 @@ from orbiter.memory.agent.inputs import (
     check_text,
     labels,
     narrowed,
+    read_flag,
     read_messages,
     within,
 )
@@ -151,7 +152,7 @@ class Chat(ScopedHandle):
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
         of that. With `index=False`, they are in this conversation only: no recall returns them.
         """
-        more = labels(None, None, None, None, index=None if index is True else index)
+        more = labels(None, None, None, None, index=read_flag(index))
         if type(what) is str and idempotency_key is None:  # as most are: it concerns no call
             check_text(what)
             item = item_of_text(HumanMemory, what, within(self._scope, None, more))

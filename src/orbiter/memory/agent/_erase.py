@@ -15,7 +15,7 @@ from orbiter.memory.agent.summaries import summaries_of
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
 from orbiter.memory.model.activity_keys import OURS, activity_name, part_of
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, index_texts
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.tasks.progress import Tracker, track
@@ -97,7 +97,7 @@ async def erase_items(
         return ForgetResult(tuple(items), dry_run=True)
     own = [item.id for item in items]
     summaries = list(summaries_of(items))
-    cached = 0 if core.is_indexed else _drop_vectors(core, (item.content for item in items))
+    cached = 0 if core.is_indexed else _drop_vectors(core, items)
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     # Also ids of which nothing was read, as it may be gone already, and not yet cleaned up behind.
     # Summaries first: if that is cut short, none is left that says what a message did.
@@ -147,15 +147,21 @@ async def _forget_cached(core: Core, store: Store, scope: MemoryMetadata) -> int
     cached, last = 0, None
     with suppress(QueryError):  # the last of a page went meanwhile: it is being removed already
         while page := await store.search(metadata=scope, limit=_PAGE, before=last):
-            cached += _drop_vectors(core, (item.content for item in page))
+            cached += _drop_vectors(core, page)
             last = page[-1]
     return cached
 
 
-def _drop_vectors(core: Core, contents: Iterable[str]) -> int:
+def _drop_vectors(core: Core, items: Iterable[MemoryItem]) -> int:
     from orbiter.memory.backends.sql.erase import forget_cached  # noqa: PLC0415 - seldom needed
 
-    return forget_cached(core.embeddings, list(contents))
+    # What is not indexed now may have been.
+    texts = [
+        text
+        for item in items
+        for text in (item.content, *index_texts("", item.metadata.extra.get(INDEXED_BY)))
+    ]
+    return forget_cached(core.embeddings, texts)
 
 
 async def _forget_here(core: Core, chats: "Chats") -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orbiter.memory.agent.keywords import Time, read_time
 from orbiter.memory.errors import AccessError, MessageError, QueryError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EDITED",
     "Given",
+    "Index",
     "as_message",
     "belongs",
     "check_has_no_review",
@@ -44,6 +45,7 @@ __all__ = [
     "narrowed",
     "read",
     "read_end",
+    "read_flag",
     "read_messages",
     "within",
 ]
@@ -73,6 +75,9 @@ class WithParts(Protocol):
 
 Given = str | MemoryItem | Mapping[str, object] | Dumpable | WithParts
 """What can be remembered: a text, an item, or a provider's message, as a dict or an object."""
+
+Index = bool | Sequence[str]
+"""Whether recall may return it, or the texts by which it is found instead of its content."""
 
 EDITED = "edited"
 """The key in `metadata.extra` that says that the text is not its source's any more."""
@@ -127,7 +132,7 @@ def labels(
     source: str | None,
     extra: Mapping[str, object] | None,
     *,
-    index: bool | None = None,
+    index: Index | None = None,
 ) -> dict[str, object]:
     """Return what `metadata.extra` is to hold, checked."""
     if tags is None and importance is None and source is None and extra is None and index is None:
@@ -155,10 +160,23 @@ def labels(
     return _sourced({**found, **by})
 
 
-def _read_index(index: object) -> bool:
-    if not isinstance(index, bool):
-        raise QueryError(f"`index` must be True or False, not {index!r}")
-    return index
+def _read_index(index: object) -> bool | list[str]:
+    if isinstance(index, bool):
+        return index
+    if isinstance(index, str) or not isinstance(index, Sequence) or not index:
+        raise QueryError(f"`index` must be True, False or a list of texts, not {index!r}")
+    texts = list(dict.fromkeys(require_text("index", text) for text in index))
+    if not all(text.strip() for text in texts):
+        raise QueryError("a text of `index` is empty; leave it out")
+    return texts
+
+
+def read_flag(index: object) -> Literal[False] | None:
+    """Return what `labels` is told of several memories: nothing, unless they are not indexed."""
+    if isinstance(index, bool):
+        return None if index else False
+    more = "; texts are for one memory: use `remember`" if isinstance(index, Sequence) else ""
+    raise QueryError(f"`index` must be True or False, not {index!r}{more}")
 
 
 def _sourced(extra: Mapping[str, object]) -> dict[str, object]:

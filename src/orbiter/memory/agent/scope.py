@@ -17,6 +17,7 @@ from orbiter.memory.agent._updates import change, insert_many, insert_one, pages
 from orbiter.memory.agent.extraction_jobs import is_job, without_jobs
 from orbiter.memory.agent.inputs import (
     Given,
+    Index,
     check_has_no_review,
     check_is_free,
     check_text,
@@ -25,6 +26,7 @@ from orbiter.memory.agent.inputs import (
     labels,
     read,
     read_end,
+    read_flag,
     read_messages,
     within,
 )
@@ -103,7 +105,7 @@ class ScopedMemory(MaintenanceMixin):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
-        index: bool = True,
+        index: Index = True,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
         **_names: Unpack[ExtraNames],
@@ -112,19 +114,18 @@ class ScopedMemory(MaintenanceMixin):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
-        returns it. A message may be a dict or what a provider's client returns;
-        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something. Calling again, after a timeout or a crash, returns what
-        was stored, even if it was changed or forgotten since. An item with an id that is already
-        stored replaces it.
+        now, it is removed for good. With `index=False`, no recall returns it; with texts, it is
+        found by these. A message may be a dict or what a provider's client returns; *format* names
+        the provider, if it should not be detected. With an *idempotency_key*, only the first call
+        stores something. Calling again, after a timeout or a crash, returns what was stored, even
+        if it was changed or forgotten since. An item with an id that is stored replaces it.
         """
         more = labels(tags, importance, source, extra, index=None if index is True else index)
         if type(what) is str and not more:  # as most are
             item = read(what, self._scope, more, format)
         else:
-            is_long = has_many_values([what, more])
-            item = await apart(is_long, read, what, self._scope, more, format)
+            load = partial(read, what, self._scope, more, format)
+            item = await apart(has_many_values([what, more]), load)
         date_items([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
@@ -157,12 +158,11 @@ class ScopedMemory(MaintenanceMixin):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With an *idempotency_key*, only the first call stores something. Calling again brings
-        nothing back, and returns those that are still there. All other arguments apply to each of
-        them, as in `remember`.
+        nothing back, and returns those that are still there. The rest applies to each of them.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
-        more = labels(tags, importance, source, extra, index=None if index is True else index)
+        more = labels(tags, importance, source, extra, index=read_flag(index))
         load = partial(read_messages, things, self._scope, more, format, as_human=False)
         items = await apart(has_many_values([things, more]), load)
         date_items(items, created_at, expires)
@@ -275,7 +275,7 @@ class ScopedMemory(MaintenanceMixin):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
-        index: bool | None = None,
+        index: Index | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:

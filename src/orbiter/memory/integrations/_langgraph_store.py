@@ -1,7 +1,8 @@
 """Store of LangGraph: values as key-value entries of a scope, found again by recall.
 
-An entry is the truth. The texts of it that are to be found are memories beside it, written before
-the entry and named in it: one that no entry names is never returned.
+An entry is the truth. A memory beside it is indexed by those of its texts that are to be found, or
+several are if there is much of that. They are written before the entry and named in it: one that no
+entry names is never returned.
 """
 
 import json
@@ -30,7 +31,7 @@ from orbiter.memory.agent import KeyValue
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, shielded, write_in_steps
 from orbiter.memory.integrations._langgraph_filters import matches, texts_within
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put, check_changes
 from orbiter.memory.recall import RecallMode
 
@@ -39,7 +40,10 @@ __all__ = ["OrbiterStore"]
 _ROOT: EntryPath = ("langgraph", "store")
 _PAGE = 1_000
 _LONGEST = 100_000
-"""Characters of a text that are indexed."""
+"""Characters of a text that are indexed, and of all texts of one memory."""
+
+_MAX_TEXTS = 64
+"""Texts of one memory: each has a place of its own in the index of every store."""
 
 _NAMESPACES, _KEY = "langgraph_namespaces", "langgraph_key"
 """What a memory has in `metadata.extra`: its key, and its namespace after all it begins with."""
@@ -238,7 +242,7 @@ class OrbiterStore(BaseStore):
             return list(before.values())
 
     def _items(self, op: PutOp) -> list[MemoryItem]:
-        """Return the memories of what is to be found of a value."""
+        """Return the memory of what is to be found of a value; several if that is much."""
         if self._fields is None or op.value is None or op.index is False:
             return []
         prefixes = [".".join(op.namespace[: at + 1]) for at in range(len(op.namespace))]
@@ -253,8 +257,14 @@ class OrbiterStore(BaseStore):
             if (readable := _readable(text)).strip()
         ]
         return [
-            MemoryItem(content=text, metadata=MemoryMetadata(extra=extra), expires_at=end or None)
-            for text in dict.fromkeys(texts)
+            MemoryItem(
+                content="\n\n".join(some),
+                metadata=MemoryMetadata(
+                    extra=extra if len(some) == 1 else {**extra, INDEXED_BY: some}
+                ),
+                expires_at=end or None,
+            )
+            for some in _grouped(dict.fromkeys(texts))
         ]
 
     async def _remove(self, ids: Sequence[str]) -> None:
@@ -315,6 +325,19 @@ def _change(
         return Put(path, key, json.dumps(stored).encode(), seconds, expected)
 
     return change
+
+
+def _grouped(texts: Iterable[str]) -> list[list[str]]:
+    """Return texts as memories take them: none is left out, however many there are."""
+    groups: list[list[str]] = []
+    size = 0
+    for text in texts:
+        if not groups or size + len(text) > _LONGEST or len(groups[-1]) == _MAX_TEXTS:
+            groups.append([])
+            size = 0
+        groups[-1].append(text)
+        size += len(text)
+    return groups
 
 
 def _readable(text: str) -> str:

@@ -44,6 +44,7 @@ __all__ = [
     "SystemMemory",
     "ToolMemory",
     "calls_of",
+    "index_texts",
     "is_indexed",
     "item_row",
     "new_id",
@@ -56,8 +57,8 @@ RESERVED = "~"
 who knows the names could take it before its owner does."""
 
 INDEXED_BY = "indexed_by"
-"""The key of `metadata.extra` that is `False` of an item that no index holds and no recall returns.
-Everything else is indexed by its content."""
+"""The key of `metadata.extra` that says by what an item is indexed, if not by its content. `False`
+is by nothing: no index holds it, and no recall returns it. A list of texts is by each of these."""
 
 SCRIPTED = "scripted"
 """The key of `extra` that marks an answer which a program made of memories, without a model."""
@@ -354,6 +355,16 @@ def role_of(item: MemoryItem) -> Role | None:
 def is_indexed(item: MemoryItem) -> bool:
     """Tell whether recall may return *item*."""
     return item.metadata.extra.get(INDEXED_BY) is not False
+
+
+def index_texts(content: str, indexed_by: object) -> list[str]:
+    """Return the texts by which an item is found; *indexed_by* is what `metadata.extra` says."""
+    if indexed_by is False:
+        return []
+    if not isinstance(indexed_by, list) or not indexed_by:
+        return [content]
+    is_list = all(isinstance(text, str) and text.strip() for text in indexed_by)
+    return indexed_by if is_list else [content]
 
 
 def calls_of(item: MemoryItem) -> list[dict[str, Any]]:

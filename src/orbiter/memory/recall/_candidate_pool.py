@@ -5,13 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orbiter.memory.model.items import MemoryItem, role_of
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, index_texts, role_of
 from orbiter.memory.tasks.offload import is_much_text
 
 __all__ = [
     "Clusters",
     "Pool",
     "are_many",
+    "as_indexed",
+    "as_stored",
     "is_spoken",
     "is_talk",
     "name_before_colon",
@@ -19,8 +22,26 @@ __all__ = [
     "speaker_of",
 ]
 
+_STORED = "stored"
 _MANY = 40
 """Candidates that are weighed in a millisecond or two; more are not for the event loop's thread."""
+
+
+def as_indexed(item: MemoryItem) -> MemoryItem:
+    """Return what recall reads of *item*: a copy with the texts that it is indexed by, if any."""
+    texts = item.metadata.extra.get(INDEXED_BY)
+    if not isinstance(texts, list) or as_stored(item) is not item:
+        return item
+    copy = copy_item(item)
+    copy.__dict__["content"] = "\n\n".join(index_texts(item.content, texts))
+    object.__setattr__(copy, "__pydantic_private__", {_STORED: item})
+    return copy
+
+
+def as_stored(item: MemoryItem) -> MemoryItem:
+    """Return the item that *item* is read for: itself, but of a copy by `as_indexed`."""
+    private = item.__pydantic_private__
+    return private.get(_STORED, item) if private else item
 
 
 def are_many(items: Iterable[MemoryItem]) -> bool:

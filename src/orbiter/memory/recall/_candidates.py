@@ -28,6 +28,7 @@ from orbiter.memory.model.query import Query, WordMatches
 from orbiter.memory.recall._candidate_pool import (
     Pool,
     are_many,
+    as_indexed,
     is_talk,
     names_in,
     speaker_of,
@@ -249,7 +250,7 @@ class _Nearest:
         """Return what is near, nearest first."""
         near = await self._store.nearest(self._vector, query)
         self.known.update((item.id, cosine) for item, cosine in near)
-        return [item for item, _ in near]
+        return [as_indexed(item) for item, _ in near]
 
     async def similarities(self, item_ids: Sequence[str]) -> dict[str, float]:
         """Return the cosines of these items and of all that were found."""
@@ -267,7 +268,7 @@ async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
 
     async def ask(some: Query) -> Sequence[MemoryItem]:
         answers.append(await store.match_words(terms, some))
-        return answers[-1].items
+        return [as_indexed(item) for item in answers[-1].items]
 
     items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
     return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
@@ -377,7 +378,7 @@ async def _of_span(
     lists: dict[str, Sequence[MemoryItem]] = {}
     if isinstance(store, LexicalStore) and question.terms:
         matches = await store.match_words(list(question.terms), some)
-        lists["words"] = matches.items
+        lists["words"] = [as_indexed(item) for item in matches.items]
     if nearby is not None:
         lists["meaning"] = await nearby.ask(some)
     ask = partial(newest_of, store)
@@ -402,7 +403,8 @@ async def _around(
     spoken = await store.around([item.id for item in items if is_talk(item, names)], span=_SPAN)
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
     talks = [
-        [item for item in window if is_talk(item, names) and is_indexed(item)] for window in spoken
+        [as_indexed(item) for item in window if is_talk(item, names) and is_indexed(item)]
+        for window in spoken
     ]
     return [*([item] for item in items if not is_talk(item, names)), *talks]
 
@@ -458,7 +460,7 @@ async def _matching(store: LexicalStore, terms: list[str], asked: Query) -> list
     since = asked.since
     while True:
         matches = await store.match_words(terms, replace(asked, limit=limit, since=since))
-        found = _newest_first(matches.items)[: asked.limit]
+        found = _newest_first([as_indexed(item) for item in matches.items])[: asked.limit]
         if len(matches.items) < limit or not found:
             return found
         if since == found[-1].created_at:

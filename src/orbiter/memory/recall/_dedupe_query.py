@@ -13,7 +13,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall._candidate_pool import are_many
+from orbiter.memory.recall._candidate_pool import are_many, as_indexed
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
 from orbiter.memory.tasks.offload import apart
 
@@ -57,12 +57,12 @@ async def newest_of(
     """
     items = await _read_newest(store, query, before)
     if all(map(is_indexed, items)):
-        return items
+        return [as_indexed(item) for item in items]
     if isinstance(store, LexicalStore):
         query = replace(query, where=and_where(query.where, _INDEXED))
-        return await _read_newest(store, query, before)
+        return [as_indexed(item) for item in await _read_newest(store, query, before)]
     every = await _read_newest(store, replace(query, limit=max(MAX_READ, query.limit)), before)
-    return [item for item in every if is_indexed(item)][: query.limit]
+    return [as_indexed(item) for item in every if is_indexed(item)][: query.limit]
 
 
 async def _read_newest(

@@ -48,7 +48,7 @@ class Hit:
     """Others that say the same, and were given no place of their own."""
     passage: str = ""
     """The part of a long item that holds most of the question; all of a short one. A fact has its
-    dates with it."""
+    dates with it. Of an item that is indexed by texts of its own, what of these answers best."""
     span: "FactSpan | None" = None
     """From when to when a fact holds, or held; nothing for other items."""
     replaced_by: str | None = None

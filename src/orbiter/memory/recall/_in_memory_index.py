@@ -209,5 +209,6 @@ def _as_stored(result: RecallResult, there: dict[str, MemoryItem]) -> RecallResu
         considered=result.considered,
         left_out=tuple(replace(one, item=there[one.item.id]) for one in result.left_out),
         question=result.question,
+        spread=result.spread,
         reranking=result.reranking,
     )

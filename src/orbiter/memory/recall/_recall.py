@@ -1,7 +1,7 @@
 """`recall`: a question is checked, candidates are weighed in the mode asked for, the best kept."""
 
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -9,7 +9,13 @@ from typing import Any, TypedDict, TypeVar
 
 from orbiter.memory._lazy import install_command, installed_from
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryMetadata, MemoryStatus, is_indexed
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    MemoryMetadata,
+    MemoryStatus,
+    index_texts,
+    is_indexed,
+)
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
@@ -19,13 +25,13 @@ from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
-from orbiter.memory.recall._query_analysis import matter_of, shortened
+from orbiter.memory.recall._query_analysis import Question, matter_of, shortened
 from orbiter.memory.recall._replaced import prefer_newer
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text.ranking import check_relevance
-from orbiter.memory.text.words import tokens
+from orbiter.memory.text.words import passages, terms, tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
 
@@ -163,7 +169,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         return await _offload(store, lambda: _answer(store, request, mode, seen, vector))
     candidates = await _offload(store, lambda: _find_candidates(store, request, mode, seen, vector))
     reranked = await rerank(candidates, reranker)
-    return await _offload(store, lambda: _choose(store, request, mode, reranked))
+    return await _offload(store, lambda: _choose(store, request, mode, reranked, vector))
 
 
 async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -184,11 +190,15 @@ async def _answer(
     vector: QuestionVector | None,
 ) -> RecallResult:
     candidates = await _find_candidates(store, request, mode, seen, vector)
-    return await _choose(store, request, mode, candidates)
+    return await _choose(store, request, mode, candidates, vector)
 
 
 async def _choose(
-    store: MemoryStore, request: RecallRequest, mode: RecallMode, candidates: Candidates
+    store: MemoryStore,
+    request: RecallRequest,
+    mode: RecallMode,
+    candidates: Candidates,
+    vector: QuestionVector | None,
 ) -> RecallResult:
     if not candidates.question.asks_past:
         candidates = await prefer_newer(store, candidates, request, mode=mode)
@@ -197,7 +207,7 @@ async def _choose(
 
         candidates = await judged(store, candidates, request, is_ordered=mode == "recent")
     is_long = are_many(one.item for one in candidates.scored)
-    return await apart(
+    result = await apart(
         is_long,
         choose,
         candidates,
@@ -207,6 +217,47 @@ async def _choose(
         min_relevance=request.min_relevance,
         spread=request.spread,
     )
+    await _name_texts(store, result, candidates.question, vector, by_words=mode != "meaning")
+    return result
+
+
+async def _name_texts(
+    store: MemoryStore,
+    result: RecallResult,
+    question: Question,
+    vector: QuestionVector | None,
+    *,
+    by_words: bool,
+) -> None:
+    """Have `passage` of hits that are indexed by several texts be the one that answers best."""
+    places = [at for at, hit in enumerate(result) if INDEXED_BY in hit.item.metadata.extra]
+    if not places:
+        return
+    kept: dict[str, bytes] = {}
+    if vector is not None and hasattr(store, "vectors"):
+        kept = await store.vectors([result[at].item.id for at in places])
+    wanted = frozenset(question.terms) if by_words else frozenset[str]()
+    for at in places:
+        item = result[at].item
+        by = item.metadata.extra[INDEXED_BY]
+        if isinstance(by, list) and result[at].span is None:
+            cut = [each for text in index_texts(item.content, by) for each in passages(text)]
+            near = _cosines(vector, kept.get(item.id, b""), len(cut))
+            shares = [len(wanted & frozenset(terms(each))) / (len(wanted) or 1) for each in cut]
+            best = max(range(len(cut)), key=lambda place: near[place] + shares[place])
+            result[at] = replace(result[at], passage=cut[best])
+
+
+def _cosines(vector: QuestionVector | None, kept: bytes, count: int) -> Sequence[float]:
+    """Return how near each of *count* passages is, or 0 for each if that is not known."""
+    if vector is None or len(kept) != 4 * count * len(vector.whole):
+        return [0.0] * count
+    import numpy as np  # noqa: PLC0415 - where there are vectors, it is there
+
+    whole = np.asarray(vector.whole, np.float32)
+    rows = np.frombuffer(kept, "<f4").reshape(count, -1)
+    near: list[float] = (rows @ whole / (np.linalg.norm(whole) or 1.0)).tolist()
+    return near
 
 
 async def _find_candidates(

@@ -16,7 +16,12 @@ from typing import NamedTuple
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.trust import trust_of
-from orbiter.memory.recall._candidate_pool import are_many, name_before_colon, speaker_of
+from orbiter.memory.recall._candidate_pool import (
+    are_many,
+    as_indexed,
+    name_before_colon,
+    speaker_of,
+)
 from orbiter.memory.recall._explanation import (
     REPLACED,
     REPLACES,
@@ -422,7 +427,7 @@ async def _look_further(
     query = replace(request.filters, since=since, limit=_MAX_COMPARED)
     matches = await store.match_words(list(dict.fromkeys(terms)), query)
     known = {one.item.id for one in candidates.scored}
-    return [Scored(item, -1, {}) for item in matches.items if item.id not in known]
+    return [Scored(item, -1, {}) for item in map(as_indexed, matches.items) if item.id not in known]
 
 
 def _placed(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall._candidate_pool import as_stored
 from orbiter.memory.recall._explanation import Explanation, passage_of
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
@@ -86,10 +87,10 @@ def choose(
     return RecallResult(
         (
             Hit(
-                copy_item(one.item),
+                copy_item(as_stored(one.item)),
                 one.score,
                 candidates.why(one),
-                tuple(map(copy_item, repeats)),
+                tuple(copy_item(as_stored(item)) for item in repeats),
                 _passage(candidates, one.item),
                 candidates.spans.get(one.item.id),
                 None if (by := candidates.replaced.get(one.item.id)) is None else by.id,
@@ -163,7 +164,7 @@ def _left_out(
 
     return tuple(
         Excluded(
-            copy_item(one.item),
+            copy_item(as_stored(one.item)),
             one.score,
             reason(one),
             candidates.why(one),

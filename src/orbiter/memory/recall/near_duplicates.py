@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
-from orbiter.memory.model.items import MemoryItem, is_indexed
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._candidate_pool import Clusters, speaker_of
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
@@ -81,9 +81,11 @@ def who_says(item: MemoryItem) -> _Who:
     """Return whose words these are: only what the same one says can be a repeat.
 
     What is not indexed repeats nothing that is: the one that is left would be another's answer.
+    Nor does what is indexed by texts of its own, whatever these say.
     """
-    hidden = None if is_indexed(item) else "not indexed"
-    return item.memory_type, speaker_of(item), item.metadata.user_id, hidden
+    by = item.metadata.extra.get(INDEXED_BY)
+    other = "not indexed" if by is False else item.id if isinstance(by, list) else None
+    return item.memory_type, speaker_of(item), item.metadata.user_id, other
 
 
 def _are_alike(one: str, other: str, share: float) -> bool:

@@ -13,7 +13,7 @@ from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
-from orbiter.memory.agent.inputs import Given
+from orbiter.memory.agent.inputs import Given, Index
 from orbiter.memory.agent.keywords import ExtraNames, ItemRef, LimitNames, ScopeId, SizeNames, Time
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, UserPage
 from orbiter.memory.agent.scope import _Client
@@ -183,7 +183,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
-        index: bool = True,
+        index: Index = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
@@ -192,12 +192,11 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
-        returns it. A message may be a dict or what a provider's client returns;
-        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something. Calling again, after a timeout or a crash, returns what
-        was stored, even if it was changed or forgotten since. An item with an id that is already
-        stored replaces it.
+        now, it is removed for good. With `index=False`, no recall returns it; with texts, it is
+        found by these. A message may be a dict or what a provider's client returns; *format* names
+        the provider, if it should not be detected. With an *idempotency_key*, only the first call
+        stores something. Calling again, after a timeout or a crash, returns what was stored, even
+        if it was changed or forgotten since. An item with an id that is stored replaces it.
         """
     def recall(
         self,
@@ -277,7 +276,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
-        index: bool | None = None,
+        index: Index | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -430,7 +429,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: Time | None = None,
         expires: Time | timedelta | None = None,
-        index: bool = True,
+        index: Index = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
@@ -439,12 +438,11 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
         *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. With `index=False`, it is kept and listed, but no recall
-        returns it. A message may be a dict or what a provider's client returns;
-        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
-        the first call stores something. Calling again, after a timeout or a crash, returns what
-        was stored, even if it was changed or forgotten since. An item with an id that is already
-        stored replaces it.
+        now, it is removed for good. With `index=False`, no recall returns it; with texts, it is
+        found by these. A message may be a dict or what a provider's client returns; *format* names
+        the provider, if it should not be detected. With an *idempotency_key*, only the first call
+        stores something. Calling again, after a timeout or a crash, returns what was stored, even
+        if it was changed or forgotten since. An item with an id that is stored replaces it.
         """
     def remember_many(
         self,
@@ -464,8 +462,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With an *idempotency_key*, only the first call stores something. Calling again brings
-        nothing back, and returns those that are still there. All other arguments apply to each of
-        them, as in `remember`.
+        nothing back, and returns those that are still there. The rest applies to each of them.
         """
     def recall(
         self,
@@ -510,7 +507,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
         expires: Time | timedelta | Literal["never"] | None = None,
-        index: bool | None = None,
+        index: Index | None = None,
         expected_version: int | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:

@@ -10,7 +10,7 @@ from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.wire._item_codecs import status_schema
 from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, short_repr
 
-__all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
+__all__ = ["EXPIRES", "EXTRA", "INDEX", "STATUS", "TRUST", "WHERE"]
 
 _MAX_VALUES = 2_000
 
@@ -151,3 +151,24 @@ def _dump_extra(value: Any) -> Any:
 
 
 EXTRA: Codec[Any] = Codec(_dump_extra, must_be_object, lambda: {"type": "object"})
+
+
+def _dump_index(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _load_index(value: Any) -> Any:
+    is_list = isinstance(value, list) and all(isinstance(text, str) for text in value)
+    if not isinstance(value, bool) and not is_list:
+        raise ValueError(f"must be true, false or a list of texts, not {short_repr(value)}")
+    return value
+
+
+INDEX: Codec[Any] = Codec(
+    _dump_index,
+    _load_index,
+    lambda: {
+        "description": "Whether recall may return it, or the texts by which it is found.",
+        "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
+    },
+)

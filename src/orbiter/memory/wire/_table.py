@@ -8,7 +8,7 @@ from orbiter.memory.auth import Role
 from orbiter.memory.messages.codec import FORMATS, check_format
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import result_codecs as results
-from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, STATUS, TRUST, WHERE
+from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, INDEX, STATUS, TRUST, WHERE
 from orbiter.memory.wire._entry_codecs import (
     CHANGES,
     ENTRIES_OR_NOTHING,
@@ -281,7 +281,7 @@ _MEMORY = (
 _SCOPED = (
     Operation("remember", "scope", "POST", "memories", "write",
               (_body("what", GIVEN), *_LABELS, _body("created_at", INSTANT, None),
-               _body("expires", EXPIRES, None), _body("index", FLAG, _YES), _ONCE,
+               _body("expires", EXPIRES, None), _body("index", INDEX, _YES), _ONCE,
                _body("format", FORMAT, None)),
               ITEM, 201, is_safe_to_repeat=False),
     Operation("remember_many", "scope", "POST", "memories/batch", "write",
@@ -294,7 +294,7 @@ _SCOPED = (
               is_absent_404=True),
     Operation("update", "scope", "PATCH", "memories/{item_id}", "write",
               (_ID, _body("content", CONTENT, None), *_LABELS, _body("status", STATUS, None),
-               _body("expires", EXPIRES, None), _body("index", FLAG, None),
+               _body("expires", EXPIRES, None), _body("index", INDEX, None),
                Param("expected_version", optional(ETAG), "header", None, "If-Match")),
               ITEM, is_safe_to_repeat=False),
     Operation("restore", "scope", "POST", "memories/{item_id}/restore", "write",

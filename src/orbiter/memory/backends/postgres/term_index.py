@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from orbiter.memory.backends.postgres.derived_tables import LOCKED, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
-from orbiter.memory.model.items import INDEXED_BY
+from orbiter.memory.model.items import INDEXED_BY, index_texts
 from orbiter.memory.text import words
 
 __all__ = [
@@ -64,9 +64,8 @@ def _terms(text: str) -> list[str]:
 
 
 def _passages(content: str, indexed_by: object) -> list[str]:
-    if indexed_by is False:
-        return []
-    found = words.passages(content)
+    texts = index_texts(content, indexed_by)
+    found = [passage for text in texts for passage in words.passages(text)]
     if len(found) > MAX_PASSAGES:
         found[MAX_PASSAGES - 1 :] = ["\n".join(found[MAX_PASSAGES - 1 :])]
     return found

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orbiter.memory.errors import EmbeddingError
+from orbiter.memory.model.items import index_texts
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
@@ -393,9 +394,8 @@ def passages_of(content: str, indexed_by: object = None) -> list[str]:
 
     *indexed_by* is what `metadata.extra` has under that name.
     """
-    if indexed_by is False or not content.strip():
-        return []
-    return words.passages(content)[:MOST]
+    texts = [text for text in index_texts(content, indexed_by) if text.strip()]
+    return [passage for text in texts for passage in words.passages(text)][:MOST]
 
 
 def _checked(

@@ -9,7 +9,9 @@ killed in between calls `erase` again.
 # ruff: noqa: SLF001 - erasing is a part of the store
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -21,7 +23,7 @@ from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.errors import EmptyFilterError
 from orbiter.memory.model.audit import AuditAction
-from orbiter.memory.model.items import RESERVED, MemoryMetadata
+from orbiter.memory.model.items import INDEXED_BY, RESERVED, MemoryMetadata, index_texts
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure, counts_of
@@ -189,9 +191,20 @@ def take(rows: Rows, probes: Probes) -> list[str]:
         for text in (content, metadata, extra):
             if isinstance(text, str) and len(text) > 2:
                 probes.add_text(text)
-        if isinstance(content, str):
+        if isinstance(content, str):  # an earlier version may have its metadata alone
             contents.append(content)
+        contents += _other_texts(metadata)
     return contents
+
+
+def _other_texts(metadata: object) -> list[str]:
+    """Return the texts that a row is indexed by instead of its content."""
+    if not isinstance(metadata, str) or f'"{INDEXED_BY}"' not in metadata:
+        return []
+    with suppress(ValueError, AttributeError):  # of a damaged row nothing else was embedded
+        extra = json.loads(metadata).get("extra")
+        return [text for text in index_texts("", extra.get(INDEXED_BY)) if text]
+    return []
 
 
 def forget_cached(embeddings: Embeddings | None, contents: Sequence[str]) -> int:

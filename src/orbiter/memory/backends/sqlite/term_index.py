@@ -19,6 +19,7 @@ from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.backends.sqlite.schema import INDEXING, read_indexed_by
+from orbiter.memory.model.items import index_texts
 from orbiter.memory.text import words
 
 __all__ = [
@@ -101,9 +102,8 @@ def tokens(text: str) -> list[str]:
 
 def passages(content: str, indexing: str | None = None) -> list[str]:
     """Return the passages of an item that have documents; *indexing* is what `INDEXING` reads."""
-    if read_indexed_by(indexing) is False:
-        return []
-    cut = words.passages(content)
+    texts = index_texts(content, read_indexed_by(indexing))
+    cut = [passage for text in texts for passage in words.passages(text)]
     if len(cut) > PASSAGES:
         cut[PASSAGES - 1 :] = ["\n".join(cut[PASSAGES - 1 :])]
     return cut
@@ -264,7 +264,8 @@ def _list_next() -> Steps[None]:
     if (yield Statement("SELECT 1 FROM memory_unlisted LIMIT 1")):
         return
     sizes = yield Statement(
-        f"SELECT rowid, length(content) FROM memory_items WHERE rowid > {MARK}"
+        f"SELECT rowid, length(content) + ifnull(length({INDEXING}), 0) FROM memory_items"
+        f" WHERE rowid > {MARK}"
         f" ORDER BY rowid LIMIT {CHUNK}"
     )
     if sizes:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from orbiter.memory.backends.vector.matrix import Snapshot, VectorMatrix
 from orbiter.memory.model.copying import copy_item, share_values
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, index_texts
 from orbiter.memory.model.query import Query
 
 __all__ = ["Found", "Snapshots", "UserIndex", "VectorIndex"]
@@ -215,20 +215,23 @@ class VectorIndex:
         place = self._places.get(item_id)
         return None if place is None else place[0].items[place[1]]
 
-    def vector_of(self, item: MemoryItem) -> _Vector | None:
-        """Return the vector that the stored item of this id has, if it has the same text."""
-        old = self.get(item.id)
-        if old is None or old.content != item.content:
-            return None
-        index, slot = self._places[item.id]
+    def vectors_of(self, item_id: str) -> dict[str, _Vector]:
+        """Return the vectors that the stored item of this id has, by their texts."""
+        old = self.get(item_id)
+        if old is None:
+            return {}
+        index, slot = self._places[item_id]
         kept = index.matrix.vectors(slot)
-        return None if kept is None else kept[0]
+        texts = index_texts(old.content, old.metadata.extra.get(INDEXED_BY))
+        if kept is None or len(kept) != len(texts):
+            return {}  # if one has none, it cannot be said whose the others are
+        return dict(zip(texts, kept, strict=True))
 
     # Writing
 
-    def keep(self, item: MemoryItem, vector: _Vector | None, dimension: int) -> None:
-        """Keep *item*, or put it in the place of the one with its id."""
-        vectors = None if vector is None else vector[None]
+    def keep(self, item: MemoryItem, made: Sequence[_Vector], dimension: int) -> None:
+        """Keep *item* with the vectors that were *made*, or put it in the place of its id."""
+        vectors = np.stack(made) if len(made) else None
         user, old = item.metadata.user_id, self.get(item.id)
         if old is None:
             self._arrivals += 1

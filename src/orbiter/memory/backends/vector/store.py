@@ -19,7 +19,13 @@ from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
 from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, is_indexed
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    index_texts,
+)
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_size
 
@@ -38,7 +44,8 @@ class VectorMemoryStore:
     Each user's vectors lie together, so a search that names a user looks at nobody else's. Items
     are copied on the way in and out. Embedding takes time; of several `add` calls for one id that
     overlap, the one called last wins, and each counts as a version. An item without text, or one
-    that is not indexed, has no vector: only a search without a query finds it.
+    that is not indexed, has no vector: only a search without a query finds it. One that is indexed
+    by several texts has a vector of each, and is as near as the nearest.
 
     With *approximate_from*, a search by meaning among a user's items that no other filter narrows
     is approximate once the user has so many; it needs the extra `[ann]`.
@@ -109,8 +116,8 @@ class VectorMemoryStore:
                     if self._index.get(item.id) is not None:  # else the later one is over
                         self._index.count_version(item.id)
                     continue
-                vector = vectors[item.content] if is_indexed(item) else None
-                self._index.keep(item, vector, self._embeddings.dimension)
+                made = [vectors[text] for text in _texts(item) if vectors[text] is not None]
+                self._index.keep(item, made, self._embeddings.dimension)
                 self._expiry.note(item.id, item.expires_at)
                 self._latest[item.id] = call
         finally:
@@ -132,9 +139,11 @@ class VectorMemoryStore:
         """
         self._sweep()
         vectors: dict[str, Any] = {}
-        for item in filter(is_indexed, items):
-            if vectors.get(item.content) is None:
-                vectors[item.content] = self._index.vector_of(item)
+        for item in items:
+            known = self._index.vectors_of(item.id)
+            for text in _texts(item):
+                if vectors.get(text) is None:
+                    vectors[text] = known.get(text)
         unknown = [text for text, vector in vectors.items() if vector is None and text.strip()]
         if unknown:
             vectors.update(zip(unknown, await self._embed(unknown), strict=True))
@@ -274,3 +283,7 @@ class VectorMemoryStore:
 
     def _model_name(self) -> str:
         return f"the model `{self._embeddings.name}`"
+
+
+def _texts(item: MemoryItem) -> list[str]:
+    return index_texts(item.content, item.metadata.extra.get(INDEXED_BY))

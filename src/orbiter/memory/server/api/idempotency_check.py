@@ -69,7 +69,8 @@ def _refusal(key: str, *, is_sure: bool) -> QueryError:
 def _wanted(
     call: str, given: Mapping[str, Any], home: "ScopedMemory | Chat", key: str
 ) -> list[MemoryItem]:
-    form, index = given.get("format"), None if given.get("index", True) is True else False
+    form, index = given.get("format"), given.get("index", True)
+    index = None if index is True else index
     if call == "add":
         calls = OpenCalls(seed=seed_of(home.scope, key), orphans="note")
         more = labels(None, None, None, None, index=index)

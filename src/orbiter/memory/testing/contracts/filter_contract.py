@@ -84,6 +84,18 @@ class FilterContract(Contract):
                 assert sorted(each.id for each in matches.items) == ids
                 assert (matches.frequency, matches.passages) == ({"code": len(ids)}, len(ids))
 
+    async def test_words_find_an_item_by_each_of_its_texts(self, store: MemoryStore) -> None:
+        if not isinstance(store, LexicalStore):
+            return
+        texts = MemoryMetadata(user_id="u", extra={INDEXED_BY: ["a code", "some number"]})
+        await store.add(person("value", id="one", metadata=texts))
+
+        for term, ids in (("code", ["one"]), ("number", ["one"]), ("valu", [])):
+            matches = await store.match_words([term], Query(metadata=of("u")))
+
+            assert [each.id for each in matches.items] == ids
+            assert matches.passages == 2
+
     async def test_every_field_of_the_scope_must_be_equal(self, store: MemoryStore) -> None:
         for name in self.capabilities.scope:
             await store.clear()

@@ -115,6 +115,19 @@ class MeaningContract(Contract):
             assert {each.id for each in await store.search()} == {"one", "two"}
 
     @needs(text="meaning")
+    async def test_an_item_is_as_near_as_the_nearest_of_its_texts(
+        self, store: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _script(monkeypatch, store, _angle(store))
+        texts = MemoryMetadata(user_id="u", extra={INDEXED_BY: ["10", "100"]})
+        await add_all(store, [person("0", id="one", metadata=texts), person("50", id="two")])
+
+        for query, ids in (("5", ["one", "two"]), ("99", ["one", "two"]), ("55", ["two", "one"])):
+            assert [each.id for each in await store.search(query=query)] == ids
+        await store.add(person("0", id="one", metadata=of("u")))
+        assert [each.id for each in await store.search(query="99", limit=1)] == ["two"]
+
+    @needs(text="meaning")
     async def test_the_length_of_a_vector_does_not_count(
         self, store: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
