@@ -127,9 +127,8 @@ async def test_undo_forget_and_restore_keep_to_it(tmp_path: Path, model: Noting)
         assert await memory.verify()
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)  # others keep no vectors
 async def test_a_new_model_does_not_embed_it(url: str, model: Noting) -> None:
-    if not url.startswith(("sqlite", "postgres")):
-        return  # they keep no vectors, or have others do it
     async with AgentMemory(url, embeddings=model) as memory:
         ann = memory.scope(user_id="ann")
         await ann.remember("the door code is 4711", index=False)

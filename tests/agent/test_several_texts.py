@@ -105,9 +105,8 @@ async def test_an_update_changes_the_texts(ann: ScopedMemory) -> None:
     assert await recalled(ann) == in_every_mode()
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)  # others keep no vectors
 async def test_undo_a_new_model_and_a_check_keep_to_them(url: str, model: Noting) -> None:
-    if not url.startswith(("sqlite", "postgres")):
-        return  # they keep no versions and no vectors, or have others do it
     async with AgentMemory(url, embeddings=model) as memory:
         ann = memory.scope(user_id="ann")
         item = await ann.remember(VALUE, index=["the door code", "a number"])

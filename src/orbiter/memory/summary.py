@@ -199,7 +199,7 @@ async def roll_summary(
             for template in config.templates:
                 prompt = _prompt(config.get_prompt(template), previous.get(template, ""), text)
                 tasks[template] = group.create_task(_summarize(summarizer, template, prompt))
-    except BaseExceptionGroup as failures:
+    except BaseExceptionGroup as failures:  # who asked for a summary expects the failure itself
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
     made = {template.value: task.result() for template, task in tasks.items()}
     kept = {name: text or previous.get(name, "") for name, text in made.items()}

@@ -336,7 +336,7 @@ async def _opened(peer: _Peer, *args: Any) -> AsyncIterator[_Store]:
     try:
         yield store
     finally:
-        with suppress(Exception):
+        with suppress(Exception):  # of another library; the figures are taken already
             await opened.__aexit__(None, None, None)
 
 
