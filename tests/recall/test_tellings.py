@@ -9,7 +9,7 @@ from tests.recall.pools import talk, turn
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import is_talk, name_before_colon, names_in, speaker_of
-from orbiter.memory.recall._rerank import ASSISTANT, PEOPLE, kind_of
+from orbiter.memory.recall._rerank import ASSISTANT, ASSISTANT_OVER_TIME, PEOPLE, kind_of
 
 SAID = [
     ("Caroline", "I went to a support group yesterday."),
@@ -104,4 +104,6 @@ def test_people_who_talk_by_roles_are_people() -> None:
 
     assert kind_of(said, names_in(said)) is PEOPLE
     assert kind_of(said) is ASSISTANT
+    assert kind_of(said, spread=True) is ASSISTANT_OVER_TIME
+    assert kind_of(said, names_in(said), spread=True) is PEOPLE
     assert kind_of([*talk("a"), turn("b", "x", speaker="Ben", assistant=True)]) is PEOPLE

@@ -67,19 +67,22 @@ class RecallRequest(NamedTuple):
 
 
 async def by_all(
-    store: MemoryStore, asked: RecallRequest, seen: FirstLook, vector: QuestionVector | None
+    store: MemoryStore, request: RecallRequest, seen: FirstLook, vector: QuestionVector | None
 ) -> Candidates:
     """Return candidates by words, structure and time, and by meaning if there is a vector."""
     question = seen.question
-    pool = await fill_pool(store, seen, asked.filters, vector)
+    pool = await fill_pool(store, seen, request.filters, vector)
     table = await apart(
-        are_many(pool.items), lambda: measure(question, pool, weighed_columns(pool))
+        are_many(pool.items),
+        lambda: measure(question, pool, weighed_columns(pool, spread=request.spread)),
     )
-    beside = asked.beside(table.items)
+    beside = request.beside(table.items)
     table.columns.update({name: values for name, (_, values) in beside.items()})
     extra = {name: weight for name, (weight, _) in beside.items()}
-    max_reranked = max(MAX_RERANKED, 2 * asked.filters.limit)
-    scored = await order(store, pool, table, extra, max_reranked=max_reranked)
+    max_reranked = max(MAX_RERANKED, 2 * request.filters.limit)
+    scored = await order(
+        store, pool, table, extra, max_reranked=max_reranked, spread=request.spread
+    )
 
     def is_worthy(one: Scored) -> bool:
         if not has_evidence(question, table, one.place):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASSISTANT",
+    "ASSISTANT_OVER_TIME",
     "MAX_RERANKED",
     "PEOPLE",
     "Kind",
@@ -114,6 +115,21 @@ ASSISTANT = Kind(
     ),
 )  # fmt: skip
 
+
+def _with_neighbours(assistant: Weights, people: Weights) -> Weights:
+    neighbours = {name: people[name] for name in people if name.startswith("neighbour")}
+    return MappingProxyType({**assistant, **neighbours})
+
+
+# Not fitted: no data at hand has such questions. What goes on for months is seldom called by its
+# name in each message, but in what was said around it; there it counts as much as among people.
+ASSISTANT_OVER_TIME = Kind(
+    words=_with_neighbours(ASSISTANT.words, PEOPLE.words),
+    meaning=_with_neighbours(ASSISTANT.meaning, PEOPLE.meaning),
+    details=_with_neighbours(ASSISTANT.details, PEOPLE.details),
+)
+"""For questions over time: in which order, or in sum."""
+
 _SHARE = 0.1
 
 
@@ -142,15 +158,22 @@ def check_weights(kinds: Sequence[Kind], *, signals: Sequence[Signal] = SIGNALS)
         raise SignalError(f"`_rerank` has no weight for the signals `{'`, `'.join(lacking)}`")
 
 
-check_weights((PEOPLE, ASSISTANT))
+check_weights((PEOPLE, ASSISTANT, ASSISTANT_OVER_TIME))
 
 
-def kind_of(items: Sequence[MemoryItem], names: frozenset[str] = frozenset()) -> Kind:
-    """Return the weights for a pool of *items*; who has a name of their own is no assistant."""
+def kind_of(
+    items: Sequence[MemoryItem], names: frozenset[str] = frozenset(), *, spread: bool = False
+) -> Kind:
+    """Return the weights for a pool of *items*; who has a name of their own is no assistant.
+
+    With *spread*, those for a question about all of a long matter.
+    """
     from_assistant = sum(
         isinstance(item, AIMemory) and speaker_of(item, names) is None for item in items
     )
-    return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
+    if from_assistant <= _SHARE * len(items):
+        return PEOPLE
+    return ASSISTANT_OVER_TIME if spread else ASSISTANT
 
 
 def blend(words: Weights, meaning: Weights, coverage: float) -> Weights:
@@ -166,9 +189,9 @@ def blend(words: Weights, meaning: Weights, coverage: float) -> Weights:
     }
 
 
-def weighed_columns(pool: Pool) -> frozenset[str]:
+def weighed_columns(pool: Pool, *, spread: bool = False) -> frozenset[str]:
     """Return the columns that count for a pool: those with a weight, and those of evidence."""
-    kind = kind_of(pool.items, pool.names)
+    kind = kind_of(pool.items, pool.names, spread=spread)
     used = kind.words if pool.similarity is None else {**kind.words, **kind.meaning, **kind.details}
     return EVIDENCE.union(used)
 
@@ -187,12 +210,14 @@ async def order(
     extra: Mapping[str, float],
     *,
     max_reranked: int,
+    spread: bool = False,
 ) -> list[Scored]:
     """Return the eligible items, best first; *extra* are weights beside those of relevance.
 
     The best *max_reranked* are looked at word by word where the model and the store can do that.
+    With *spread*, the question is about all of a long matter.
     """
-    kind = kind_of(table.items, pool.names)
+    kind = kind_of(table.items, pool.names, spread=spread)
     is_long = are_many(table.items)
     eligible = [at for at, item in enumerate(table.items) if item.id in pool.eligible]
     if pool.similarity is None:
