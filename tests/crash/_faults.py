@@ -192,6 +192,7 @@ async def cancel_writes(path: Path, dice: random.Random, *, storms: int) -> Figu
                 figures.leaked += not is_free
         except TimeoutError:
             figures.hung += 1
+            child.kill()  # it waits for words that will not come
     child.end()
     return figures
 

@@ -5,10 +5,12 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.crash._postgres_load import Load
+from tests.server.worker_servers import serve_workers
 from tests.servers.postgres_replicas import (
     PostgresReplicas,
     answers_with,
@@ -291,6 +293,24 @@ async def test_a_client_of_a_server_may_be_answered_by_a_replica(
             answer = await plain.get("/v1/memories?user_id=ann&read_from=copy")
         assert answer.status_code == 422
         assert "`read_from` must be `primary` or `replica`, not 'copy'" in answer.text
+
+
+async def test_a_client_of_several_workers_sees_its_writes_whichever_it_reads_through(
+    postgres_replicas: PostgresReplicas, url: str, tmp_path: Path
+) -> None:
+    with serve_workers(f"{url}&replica_wait=0.1", tmp_path, "--no-mcp") as server:
+        await _caught_up(postgres_replicas)
+        await asyncio.to_thread(_on_replicas, postgres_replicas, PAUSE)
+        writer, reader = server.pids
+        path = "/v1/memories?user_id=ann&read_from=replica"
+
+        kept = await asyncio.to_thread(
+            server.ask, "POST", "/v1/memories?user_id=ann", {"what": "new"}, pid=writer
+        )
+        seen = await asyncio.to_thread(server.ask, "GET", path, pid=reader)
+
+    assert kept.status < 300, kept.body
+    assert [each["content"] for each in seen.data["items"]] == ["new"]
 
 
 def test_a_bad_source_or_option_says_what_would_do() -> None:

@@ -6,7 +6,7 @@ What is not understood is not shown: a password with a `/` or `#` in it looks li
 import re
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["check_address", "identity", "redacted", "scrubbed"]
+__all__ = ["check_address", "for_several_processes", "identity", "redacted", "scrubbed"]
 
 _POSTGRES = frozenset(("postgres", "postgresql"))
 _REDIS = frozenset(
@@ -25,6 +25,18 @@ def check_address(dsn: object) -> None:
     """Raise a `ValueError` for what is no address at all, such as a variable that is not set."""
     if not isinstance(dsn, str) or not dsn:
         raise ValueError(f"`dsn` must be like `postgresql://user:password@host/name`, not {dsn!r}")
+
+
+def for_several_processes(dsn: str) -> str:
+    """Return *dsn* with the default of processes that are one server: replicas have all writes.
+
+    A client's write and its next read may reach two of them, and each knows only its own writes.
+    """
+    parts = _parts(dsn)
+    options = parse_qsl(parts.query, keep_blank_values=True) if parts is not None else ()
+    names = [name for name, _ in options]
+    is_open = "replicas" in names and "replica_sees" not in names
+    return f"{dsn}&replica_sees=all" if is_open else dsn
 
 
 def redacted(dsn: str) -> str:

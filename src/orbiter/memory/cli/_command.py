@@ -186,10 +186,12 @@ class CommandContext:
         persona: Path | None = None,
         audit: "AuditMode | None" = None,
         reranker: str | None = None,
+        is_worker: bool = False,
     ) -> "AgentMemory":
         """Return the memory that the options name, not yet opened."""
         from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
         from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415
+        from orbiter.memory.backends.urls import for_several_processes  # noqa: PLC0415
 
         url = self.target.setting("url")[0]
         is_wanted = self.target.has_model() and meaning
@@ -198,6 +200,8 @@ class CommandContext:
             return AgentMemory(url, token=token, persona=persona, audit=audit)
         if self.target.token:
             raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
+        if url is not None and is_worker:
+            url = for_several_processes(url)
         return AgentMemory(
             url,
             embeddings="auto" if is_wanted else None,

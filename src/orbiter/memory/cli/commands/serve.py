@@ -200,7 +200,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     if workers > 1 and link is None:
         _check_shared(run)
         return await _supervise(run, settings, workers=workers, open_page=open_page)
-    memory = run.unopened(reranker=reranker)
+    memory = run.unopened(reranker=reranker, is_worker=link is not None)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
     held = await keys_of(run.target, keys)
