@@ -387,7 +387,7 @@ async def test_one_item_is_found_by_its_key_in_one_partition(
             assert len(partitions_of(plan, "memory_ids")) <= 1, plan
 
 
-async def test_an_item_that_is_asked_for_by_its_id_has_no_other_partition_planned(
+async def test_who_names_an_item_by_its_id_has_no_other_partition_planned(
     filled: tuple[PostgresMemoryStore, Plans, bool],
 ) -> None:
     store, plans, is_partitioned = filled
@@ -399,8 +399,10 @@ async def test_an_item_that_is_asked_for_by_its_id_has_no_other_partition_planne
     plan = await plans.of(plans.operations.get("i7"))
     assert await store.delete("i7")
     gone = await plans.of(plans.operations.get("i7"))
+    restored = await plans.of(plans.operations.restore("i7", None))
+    deleted = await plans.of(plans.operations.delete("i7", None))
 
-    for each in (plan, gone):
+    for each in (plan, gone, restored, deleted):
         assert len(set(re.findall(r"memory_items_p\d+", each))) == 1, each
         assert len(set(re.findall(r"memory_ids_p\d+", each))) == 1, each
     assert await store.get("i7") is None

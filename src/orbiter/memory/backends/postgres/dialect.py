@@ -442,9 +442,11 @@ class PartitionedDialect(PostgresDialect):
         there = {item_id for item_id, _ in put}
         return [row for row in rows if row.id not in there]
 
-    def lock_row(self, item_id: str) -> Steps[None]:
+    def by_id_to_write(self, args: Args, item_id: str) -> Steps[str]:
         """Lock the id before its row, as every write does: else two could wait for each other."""
-        yield Statement("SELECT 1 FROM memory_ids WHERE id = $1 FOR UPDATE", [item_id])
+        find = "SELECT user_key FROM memory_ids WHERE id = $1 FOR UPDATE"
+        there = (yield Statement(find, [item_id])) or [[None]]
+        return f"user_key = {args.bind(there[0][0])} AND id = {args.bind(item_id)}"
 
     def _put(
         self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()

@@ -182,13 +182,14 @@ class Dialect(ABC):
     def add_many(self, rows: Sequence[Row]) -> Steps[None]:
         """Upsert *rows* in order."""
 
-    def lock_row(self, item_id: str) -> Steps[None]:  # noqa: ARG002
-        """Lock what must be locked before the row of an id."""
-        yield from ()
-
     @abstractmethod
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the one row of an id."""
+
+    def by_id_to_write(self, args: Args, item_id: str) -> Steps[str]:
+        """Return that condition once what must be locked before the row is locked."""
+        yield from ()
+        return self.by_id(args, item_id)
 
     def get(self, item_id: str) -> Steps[Rows]:
         """Return the row of an item that is not deleted."""

@@ -70,8 +70,7 @@ class Operations:
 
     def _add_expected(self, row: Row, expected: int) -> Steps[None]:
         dialect, args = self._dialect, Args(self._dialect)
-        yield from dialect.lock_row(row.id)
-        where = dialect.by_id(args, row.id)
+        where = yield from dialect.by_id_to_write(args, row.id)
         rows = yield Statement(
             f"SELECT CASE WHEN {dialect.not_expired()} THEN version ELSE 0 END, deleted"
             f" FROM memory_items WHERE {where}{dialect.for_update}",
@@ -151,8 +150,8 @@ class Operations:
     ) -> Steps[bool]:
         """Soft-delete one item, if it is still the expected version; tell whether it was there."""
         args = Args(self._dialect)
-        where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
-        where += f" AND {self._dialect.not_expired()}"
+        where = yield from self._dialect.by_id_to_write(args, item_id)
+        where += f" AND deleted = 0 AND {self._dialect.not_expired()}"
         if expected_version is not None:
             where += f" AND version = {args.bind(expected_version)}"
         if (yield from self._mark(1, where, args, by)):
@@ -174,8 +173,8 @@ class Operations:
     def restore(self, item_id: str, by: str | None) -> Steps[bool]:
         """Bring a soft-deleted item back; tell whether there was one."""
         args = Args(self._dialect)
-        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"
-        where += f" AND {self._dialect.not_expired()}"
+        where = yield from self._dialect.by_id_to_write(args, item_id)
+        where += f" AND deleted = 1 AND {self._dialect.not_expired()}"
         return bool((yield from self._mark(0, where, args, by)))
 
     def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
