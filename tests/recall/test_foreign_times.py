@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbiter.memory.recall._dates import Span, has_time, spans
+from orbiter.memory.recall._foreign_times import in_english
 from orbiter.memory.recall._query_analysis import read
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
@@ -53,6 +54,48 @@ TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=
 )
 def test_a_time_is_read(text: str, expected: Span) -> None:
     assert expected in spans(text, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "english"),
+    [
+        ("Was war gestern?", "yesterday"),
+        ("Was war letzten Montag?", "last Monday"),
+        ("Was war im Dezember?", "in December"),
+        ("Qu'ai-je fait hier ?", "yesterday"),
+        ("¿Qué hice ayer?", "yesterday"),
+        ("Che cosa ho fatto ieri?", "yesterday"),
+        ("O que fiz ontem?", "yesterday"),
+        ("O que fiz na semana passada?", "last week"),
+        ("O que aconteceu há três dias?", "three days ago"),
+        ("Wat deed ik gisteren?", "yesterday"),
+        ("Что было вчера?", "yesterday"),
+    ],
+)
+def test_a_short_question_is_read_as_in_english(text: str, english: str) -> None:
+    assert spans(text, now=NOW) == spans(f"What did I do {english}?", now=NOW) != ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Who is Montag in the novel?",
+        "Where is my mayo?",
+        "Real estate prices",
+        "Gestern",
+        "Is Marco with Domingo?",
+        "What was the war about?",
+        "Semana Santa tickets",
+        "This once",
+    ],
+)
+def test_a_foreign_word_is_no_time(text: str) -> None:
+    assert spans(text, now=NOW) == ()
+
+
+def test_what_english_has_too_stays_english() -> None:
+    for text in ("Weekend in April", "August in Rome", "Winter in Oslo, 2023"):
+        assert in_english(text) is None
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import re
 from functools import cache
 
 from orbiter.memory.tasks.offload import SLICE
-from orbiter.memory.text.languages import ENGLISH, language_of
-from orbiter.memory.text.words import is_of_other_script, is_unspaced, tokens
+from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
+from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
 
 __all__ = ["asks_when", "has_time", "in_english"]
 
@@ -194,7 +194,48 @@ def _language(text: str) -> str:
         return "zh"
     if len(others) * 2 > len(words):
         return "ru"
-    return language_of(words, text)
+    language = language_of(words, text)
+    if len(words) > _SHORT or (
+        language != ENGLISH and not _table(language).keys().isdisjoint(words)
+    ):
+        return language
+    return _language_of_times(words) or language
+
+
+_SHORT = 12
+_SIGNS = 2
+_ENGLISH_TOO = frozenset(
+    (*_MONTHS, *_DAYS, *_UNITS, "winter", "estate", "once", "mars", "mayo", "marco", "sept")
+)
+
+
+@cache
+def _time_words() -> dict[str, frozenset[str]]:
+    """Return the words of each language by which times are named, and that English has not."""
+    return {
+        language: frozenset(word for word in _table(language) if len(word) > len("for"))
+        - _ENGLISH_TOO
+        for language in _TABLES
+    }
+
+
+def _language_of_times(words: list[str]) -> str | None:
+    """Return the language of a text too short to tell it otherwise, as "Was war gestern?".
+
+    It has the word for a time of that language and another word of it, and nothing that is common
+    in English only.
+    """
+    held = frozenset(words)
+    english = held & COMMON
+    best, most = None, (_SIGNS, 0)
+    for language, named in _time_words().items():
+        if held.isdisjoint(named) or not english <= (own := stop_words(language)):
+            continue
+        of_times = _table(language).keys() & held
+        signs = len(own & held | of_times), len(of_times)
+        if signs > most:
+            best, most = language, signs
+    return best
 
 
 def in_english(text: str) -> str | None:
