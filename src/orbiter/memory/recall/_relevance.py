@@ -174,26 +174,26 @@ def _weights(**values: float) -> Measures:
 # Fitted: `python -m benchmarks.recall_relevance --data … --write` replaces all below.
 WEIGHTS: Mapping[str, Measures] = MappingProxyType({
     "words": _weights(
-        always=-4.39, own=0.54, prev=1.83, near=1.41, speaker=2.23, people=-1.01, assistant=-3.47,
-        you=-2.16, assistant_you=3.72, note=0.71, note_near=4.33, chat=0.55, chat_near=-1.48,
-        times=-0.29, date=1.52, asks_when=-1.48, when=1.71, question=-0.62, length=-0.1,
+        always=-4.29, own=0.55, prev=1.84, near=1.35, speaker=2.12, people=-0.99, assistant=-3.34,
+        you=-2.0, assistant_you=3.5, note=0.63, note_near=4.33, chat=0.48, chat_near=-1.54,
+        times=0.11, date=1.08, asks_when=-1.47, when=1.67, question=-0.54, length=-0.1,
     ),
     "meaning": _weights(
-        always=-5.74, own=0.26, prev=1.34, near=1.2, speaker=1.93, people=-0.88, assistant=-3.53,
-        you=-1.61, assistant_you=3.68, note=-2.25, note_near=-0.63, chat=0.8, chat_near=-1.67,
-        times=-0.45, date=1.58, asks_when=-1.48, when=1.5, question=-0.51, length=0.22, cosine=3.33,
-        note_cosine=12.42,
+        always=-5.45, own=0.26, prev=1.41, near=1.08, speaker=2.03, people=-0.99, assistant=-3.26,
+        you=-1.51, assistant_you=3.27, note=-2.46, note_near=-0.6, chat=0.54, chat_near=-1.43,
+        times=-0.14, date=1.16, asks_when=-1.46, when=1.45, question=-0.5, length=0.18, cosine=3.19,
+        note_cosine=12.55,
     ),
     "details": _weights(
-        always=-7.31, own=0.24, prev=0.24, near=0.48, speaker=1.97, people=-0.87, assistant=-3.47,
-        you=-1.41, assistant_you=3.75, note=-1.68, note_near=0.03, chat=0.49, chat_near=-1.11,
-        times=-0.49, date=1.75, asks_when=-1.48, when=1.44, question=-0.49, length=0.14,
-        cosine=1.69, note_cosine=10.7, detail=1.7, detail_near=3.55,
+        always=-7.02, own=0.25, prev=0.27, near=0.37, speaker=2.05, people=-0.98, assistant=-3.19,
+        you=-1.29, assistant_you=3.35, note=-1.91, note_near=0.07, chat=0.23, chat_near=-0.87,
+        times=-0.19, date=1.36, asks_when=-1.46, when=1.38, question=-0.48, length=0.09,
+        cosine=1.44, note_cosine=10.8, detail=1.94, detail_near=3.48,
     ),
     "nearest": _weights(
-        always=-4.92, own=0.59, speaker=2.66, people=-1.0, assistant=-5.24, you=-2.26,
-        assistant_you=4.51, note=-3.37, chat=-0.36, times=-1.54, date=2.5, asks_when=-1.6,
-        when=1.95, question=-0.68, length=0.34, cosine=2.64, note_cosine=13.61,
+        always=-4.81, own=0.58, speaker=2.66, people=-1.1, assistant=-5.2, you=-2.26,
+        assistant_you=4.5, note=-3.48, chat=-0.46, times=-1.54, date=2.49, asks_when=-1.61,
+        when=1.96, question=-0.71, length=0.32, cosine=2.72, note_cosine=13.58,
     ),
 })  # fmt: skip
 """By what is at hand: words; vectors, too; vectors of words, too; one item's words and cosine."""
