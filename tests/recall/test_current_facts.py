@@ -139,6 +139,40 @@ async def test_what_is_trusted_too_little_covers_nothing() -> None:
     assert careful[0].passage.endswith("(since 1 Mar 2024)")
 
 
+@MODELS
+async def test_a_key_with_many_earlier_values_hides_neither_its_value_nor_other_memories(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    places = [
+        _fact(f"town {number}", _day(2015) + timedelta(days=number), key="city")
+        for number in range(400)
+    ]
+    places[100] = _fact("town 100", places[100].valid_from, key="city", valid_to=_day(2030))
+    note = MemoryItem(content="A city needs trees, says Ann.", metadata=ANN, created_at=_day(2014))
+    read = 0
+
+    async with opened(model) as store:
+        await store.add_many([*places, note])
+        match_words = store.match_words
+
+        async def counting(*args: Any, **options: Any) -> Any:
+            nonlocal read
+            matches = await match_words(*args, **options)
+            read += len(matches.items)
+            return matches
+
+        store.match_words = counting
+        found = await recall(store, "Which city?", scope=ANN, mode="words", now=NOW)
+        read_in_all = read
+        asked = await recall(store, "town 7", scope=ANN, mode="words", now=NOW)
+
+    assert _values(found) == ["town 399", "town 398"]
+    assert note.id in [hit.item.id for hit in found]
+    assert read_in_all < 300  # the earlier values are not all read
+    assert [_of(asked, "town 7").passage] == ["city: town 7 (8 Jan 2015 to 9 Jan 2015)"]
+    assert _of(asked, "town 7").replaced_by == places[-1].id
+
+
 async def test_recent_stays_in_the_order_of_time() -> None:
     late = _fact("Rome", _day(2010), created_at=_day(2025, 5), recorded_at=_day(2025, 5))
     async with SQLiteMemoryStore(":memory:") as store:

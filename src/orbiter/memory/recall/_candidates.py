@@ -139,7 +139,7 @@ async def look(
     text = shortened(text)
     newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
-        matches, latest = await both(_by_words(store, text, _some(query)), newest)
+        matches, latest = await both(_by_words(store, text, _some(query), now=now), newest)
     else:
         matches, latest = WordMatches([], {}, 0), await newest
     items = [*matches.items, *latest]
@@ -202,7 +202,7 @@ async def fill_pool(
     windows = await _around(store, [known[item_id] for item_id in chosen], names)
     items = [item for window in windows for item in window]
     all_clusters = clusters
-    if clusters:
+    if clusters and any(item.id not in known for item in items):
         seen_items = (known | {item.id: item for item in items}).values()
         all_clusters = await apart(are_many(seen_items), find_clusters, seen_items)
     # What was found matches; what stands around it may not, nor what has only the basic filters.
@@ -260,7 +260,7 @@ class _Nearest:
         return self.known | await self._store.similarities(self._vector, unknown)
 
 
-async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
+async def _by_words(store: MemoryStore, text: str, asked: Query, *, now: datetime) -> WordMatches:
     """Return what holds words of *text*, and how common these are."""
     if not isinstance(store, LexicalStore):
         return WordMatches([], {}, 0)
@@ -270,7 +270,13 @@ async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
         answers.append(await store.match_words(terms, some))
         return [as_indexed(item) for item in answers[-1].items]
 
-    items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
+    def terms_of_now() -> Sequence[str]:
+        """Return the terms; none if the past is asked about, of which every value may tell."""
+        question = read(text, now=now)
+        is_past = question.asks_past or question.asks_when or question.times or question.offsets
+        return () if is_past else terms
+
+    items = await fetch_distinct(ask, asked, enough=_DIFFERENT, terms=terms_of_now)
     return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
 
 
@@ -400,7 +406,8 @@ async def _around(
     """Return each item with what was said around it; nothing was, around what is no talk."""
     if not isinstance(store, ConversationStore):
         return [[item] for item in items]
-    spoken = await store.around([item.id for item in items if is_talk(item, names)], span=_SPAN)
+    ids = [item.id for item in items if is_talk(item, names)]
+    spoken = await store.around(ids, span=_SPAN) if ids else []
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
     talks = [
         [as_indexed(item) for item in window if is_talk(item, names) and is_indexed(item)]

@@ -8,9 +8,11 @@ What was said of a day is said in the week after it, too; what held is held to t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from orbiter.memory.model.facts import FactMemory, FactSpan, dated, holding, timeline
+from orbiter.memory.model.facts.assertion import ALWAYS
 from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
@@ -39,6 +41,7 @@ _NEXT = 0.01
 
 _Key = tuple[str | None, ...]
 """Whose fact it is, and its key."""
+_scope_ids = attrgetter(*SCOPE_FIELDS)
 
 
 class _Known(NamedTuple):
@@ -114,19 +117,37 @@ async def _known(
     store: MemoryStore, found: Iterable[FactMemory], asked: RecallRequest, question: Question
 ) -> dict[_Key, _Known]:
     """Read what else is asserted of the keys found, as far as it is trusted enough."""
-    keys = sorted({fact.key for fact in found})
+    earliest: dict[_Key, datetime] = {}
+    for fact in found:
+        key = _key(fact)
+        earliest[key] = min(fact.valid_from, earliest.get(key, fact.valid_from))
+    keys = sorted({key[-1] or "" for key in earliest})
     some = replace(asked.filters, since=None, until=None, where=asked.trusted)
     facts: dict[_Key, list[FactMemory]] = {}
     for fact in await assertions(store, some, keys):
         facts.setdefault(_key(fact), []).append(fact)
     times = periods_asked(question.times)
-    return {key: _of_key(each, times, asked.now) for key, each in facts.items()}
+    return {
+        key: _of_key(each, times, asked.now, since=ALWAYS if times else earliest.get(key, ALWAYS))
+        for key, each in facts.items()
+    }
 
 
 def _of_key(
-    facts: list[FactMemory], times: Sequence[tuple[datetime, datetime]], now: datetime
+    facts: list[FactMemory],
+    times: Sequence[tuple[datetime, datetime]],
+    now: datetime,
+    *,
+    since: datetime,
 ) -> _Known:
+    """Return what is known of a key, as far as it concerns facts that begin at *since* or later.
+
+    Which of these holds when, those that begin earlier do not change.
+    """
     now = judged_at(facts, now)
+    later = [fact for fact in facts if fact.valid_from >= since]
+    if any(fact.covers(now) and fact.is_known(NO_END) for fact in later):
+        facts = later
     holds = holding(facts, as_of=now, known_at=NO_END)
     spans: dict[str, list[FactSpan]] = {}
     for span in timeline(facts, known_at=NO_END):
@@ -263,7 +284,7 @@ def _validity(item: FactMemory, spans: dict[str, FactSpan], now: datetime) -> st
 
 def _key(fact: MemoryItem) -> _Key:
     assert isinstance(fact, FactMemory)  # noqa: S101 - only facts get here
-    return (*(getattr(fact.metadata, name) for name in SCOPE_FIELDS), fact.key)
+    return (*_scope_ids(fact.metadata), fact.key)
 
 
 _END = datetime.max.replace(tzinfo=UTC)

@@ -14,8 +14,10 @@ from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidate_pool import are_many, as_indexed
+from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
 from orbiter.memory.tasks.offload import apart
+from orbiter.memory.text import words
 
 __all__ = ["MAX_READ", "and_where", "fetch_distinct", "limit_per_cluster", "newest_of"]
 
@@ -32,6 +34,8 @@ _LINKED = 20
 """Copies of a flood that are weighed, and told as repeats."""
 _SHARE = 0.85
 """Share of a flood's text that all must have to the letter to be told by it alone."""
+_SHARE_OF_KEY = 0.7
+"""The same for values of one fact: what holds of it is never missed."""
 _LONGEST = 1_000
 _COMPARED = 16
 
@@ -88,12 +92,19 @@ async def _read_newest(
 
 
 async def fetch_distinct(
-    ask: Ask, asked: Query, *, enough: int, first: Sequence[MemoryItem] | None = None
+    ask: Ask,
+    asked: Query,
+    *,
+    enough: int,
+    first: Sequence[MemoryItem] | None = None,
+    terms: Callable[[], Collection[str]] = tuple,
 ) -> list[MemoryItem]:
     """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
 
     Of a flood that filled the answer, some copies are among it. What was found later comes later:
     it was no better than the copies before it. If it has been asked already, these were *first*.
+    If *terms* returns those asked for, a flood of values of one fact is left out by its key, as if
+    it were all found, unless a value is asked for.
     """
     found = {item.id: item for item in (await ask(asked) if first is None else first)}
     is_all, out = len(found) < asked.limit, _Excluded()
@@ -104,6 +115,7 @@ async def fetch_distinct(
             clusters = await apart(are_many(items), find_clusters, items)
         if is_all or not clusters or _count_different(found, clusters) >= enough:
             break
+        out.terms = out.terms or frozenset(terms())
         for numbers in (clusters.copies, clusters.series):
             copies = [item for key, item in found.items() if key in numbers]
             await apart(are_many(copies), out.take, copies, numbers)
@@ -161,8 +173,10 @@ def _count_different(found: Mapping[str, MemoryItem], clusters: Clusters) -> int
 class _Excluded:
     """What a store is to leave out: by its text, by most of its text, or one by one."""
 
+    terms: frozenset[str] = frozenset()
     texts: set[str] = field(default_factory=set)
-    chunks: set[str] = field(default_factory=set)
+    chunks: set[tuple[str | None, str]] = field(default_factory=set)
+    """Each with the key of the facts that it is left out of, or of everything."""
     ids: set[str] = field(default_factory=set)
 
     def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
@@ -173,20 +187,32 @@ class _Excluded:
         for cluster in by_cluster.values():
             counts = Counter(item.content for item in cluster)
             self.texts |= {text for text, count in counts.items() if count >= _COPIES}
-            by_words: dict[str, list[MemoryItem]] = {}
+            by_words: dict[tuple[str | None, str], list[MemoryItem]] = {}
             for item in cluster:
                 if item.content not in self.texts:
-                    by_words.setdefault(without_digits(item.content), []).append(item)
-            for same in by_words.values():
-                chunk = _common([item.content for item in same]) if len(same) > _LINKED else ""
-                self.chunks |= {chunk} if chunk else set()
+                    which = self._key(item), without_digits(item.content)
+                    by_words.setdefault(which, []).append(item)
+            for (key, _), same in by_words.items():
+                share = _SHARE if key is None else _SHARE_OF_KEY
+                texts = [item.content for item in same]
+                chunk = _common(texts, share) if len(same) > _LINKED else ""
+                self.chunks |= {(key, chunk)} if chunk else set()
                 self.ids |= set() if chunk else {item.id for item in same}
+
+    def _key(self, item: MemoryItem) -> str | None:
+        """Return the key of a fact of which nothing but the key is asked for."""
+        key = item.metadata.extra.get("fact") if item.memory_type == "fact" else None
+        if not self.terms or not isinstance(key, str):
+            return None
+        matched = self.terms & terms_of(item)
+        return key if matched <= frozenset(words.terms(key.replace("_", " "))) else None
 
     @property
     def where(self) -> Where:
         """The filter that leaves it out."""
         parts: list[Where] = [
-            {"$not": {"content": {"$contains": each}}} for each in sorted(self.chunks)
+            {"$not": {"content": {"$contains": each}} | ({} if key is None else {"fact": key})}
+            for key, each in sorted(self.chunks, key=lambda one: (one[0] or "", one[1]))
         ]
         if self.texts:
             parts.append({"content": {"$nin": sorted(self.texts)}})
@@ -199,8 +225,8 @@ class _Excluded:
         return max(limit, _MAX_ITEMS) if self.ids else limit
 
 
-def _common(texts: Sequence[str]) -> str:
-    """Return what all *texts* hold to the letter, if that is nearly all they hold."""
+def _common(texts: Sequence[str], share: float) -> str:
+    """Return what all *texts* hold to the letter, if that is such a share of what they hold."""
     some = sorted(set(texts), key=lambda text: (len(text), text))[
         :: max(1, len(texts) // _COMPARED)
     ]
@@ -210,7 +236,7 @@ def _common(texts: Sequence[str]) -> str:
     for text in some[1:]:
         if common not in text:
             common = _longest_common(common, text)
-    return common if len(common) >= _SHARE * len(some[len(some) // 2]) else ""
+    return common if len(common) >= share * len(some[len(some) // 2]) else ""
 
 
 def _longest_common(one: str, other: str) -> str:

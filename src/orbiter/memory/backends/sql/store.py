@@ -283,9 +283,12 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
             lambda: self._operations.search(asked, older, newer, deleted=deleted, order_by=order),
             alone=not asked.needle and older is None and newer is None,
         )
-        items = await decode_all(rows)
+        items = await self._items_of(rows)
         await self._log_items("search", items, metadata)
         return items
+
+    async def _items_of(self, rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
+        return await decode_all(rows)
 
     async def newest_messages(
         self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None

@@ -365,6 +365,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """How a row becomes an item: one of the caller's own, but inside of `offload`."""
         return decode_shared if self._file.is_offloaded else decode
 
+    async def _items_of(self, rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
+        if self._file.is_offloaded:
+            return list(map(decode_shared, rows))
+        return await super()._items_of(rows)
+
     async def _match_words(
         self, terms: Sequence[str], asked: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:

@@ -351,8 +351,8 @@ def judged_at(facts: Iterable[FactMemory], now: datetime) -> datetime:
     about an earlier moment means that.
     """
     clock = datetime.now(UTC)
-    ahead = (fact.recorded_at for fact in facts if fact.is_known(NO_END))
-    last = max((moment for moment in ahead if moment > clock), default=now)
+    ahead = (fact for fact in facts if fact.recorded_at > clock and fact.is_known(NO_END))
+    last = max((fact.recorded_at for fact in ahead), default=now)
     return max(now, last) if clock - now < _PRESENT else now
 
 
