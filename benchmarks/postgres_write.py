@@ -1,4 +1,4 @@
-"""Durable writes to Postgres: one add after the other, 64 at once, 10,000 in one call.
+"""Durable writes to Postgres: one after the other, 64 at once, 10,000 in one call, partitions.
 
 python -m benchmarks.postgres_write
 """
@@ -6,13 +6,14 @@ python -m benchmarks.postgres_write
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 import asyncpg
 from benchmarks._async_timing import Work, in_turns, one_by_one
 from benchmarks._postgres_peers import BARE, OURS, RAW, langgraph, openai_agents, ours, raw, row
 from benchmarks._sql_data import items
-from benchmarks._sql_peers import all_of
-from benchmarks._timing import Table, exit_code
+from benchmarks._sql_peers import Contender, all_of
+from benchmarks._timing import Table, duration, exit_code
 from benchmarks.sql_write import (
     AT_ONCE,
     CONCURRENT_ROUNDS,
@@ -32,6 +33,8 @@ from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.sql.rows import COLUMNS
 
 SINGLE_BAR = 1.6
+PARTITIONS, PARTITIONS_BAR = 8, 0.95
+"""Into how many a table is cut, and the rate of writes to them against one table."""
 WARM_UP = 50
 DURABLE = {"fsync": "on", "shared_buffers": "128MB"}
 
@@ -65,6 +68,29 @@ async def many_table(server: PostgresServer) -> Table:
     return many_rows(f"{MANY:,} rows in one transaction, Postgres", rounds, OURS, [bare, indexed])
 
 
+async def partitions_table(server: PostgresServer) -> Table:
+    """Return the rate of writes to partitions against that to one table, 64 at once."""
+    one, cut = "one table", f"{PARTITIONS} partitions"
+    async with (
+        PostgresMemoryStore(server.create_database("whole")) as whole,
+        AsyncExitStack() as stack,
+    ):
+        parts = PostgresMemoryStore(server.create_database("parts"))
+        await parts.init(partitions=PARTITIONS)
+        stack.push_async_callback(parts.close)
+        every = [Contender(name=one, add=whole.add), Contender(name=cut, add=parts.add)]
+        rounds = await race(
+            every, together, calls=AT_ONCE, rounds=CONCURRENT_ROUNDS, warm_up=WARM_UP
+        )
+    ratio = rounds.ratio(one, cut)
+    table = Table("Postgres, partitions", f"{AT_ONCE} durable adds at once", "each")
+    table.add(one, duration(rounds.typical(one)))
+    bar = f">= {PARTITIONS_BAR}x the rate"
+    cells = (cut, duration(rounds.typical(cut)))
+    table.add(*cells, measured=f"{ratio:.2f}x", bar=bar, ok=ratio >= PARTITIONS_BAR)
+    return table
+
+
 async def tables(server: PostgresServer) -> list[Table]:
     found = []
     openers = (raw, ours, openai_agents, langgraph)
@@ -84,7 +110,7 @@ async def tables(server: PostgresServer) -> list[Table]:
         found.append(
             concurrent_table("Postgres, at once", rounds, names, OURS, RAW, only_peers=True)
         )
-    return [*found, await many_table(server)]
+    return [*found, await partitions_table(server), await many_table(server)]
 
 
 def main() -> int:

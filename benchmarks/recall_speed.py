@@ -12,6 +12,7 @@ number matters here. PATH is an interpreter that has sentence-transformers and t
 import argparse
 import asyncio
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -40,6 +41,8 @@ from orbiter.memory.recall import recall
 SMALL = 1_000
 TURNS = 20
 WARM_UP = 5
+ALL_CORES = 0.8
+"""Share of every core that recalls at once should use, where nothing else runs."""
 WHO = MemoryMetadata(user_id="ann")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -227,11 +230,12 @@ async def costs(calls: Mapping[str, Search], asked: Sequence[str]) -> dict[str, 
     }
 
 
-async def at_once(call: Search, asked: Sequence[str]) -> float:
-    """Return the seconds that all questions at once take."""
-    began = time.perf_counter()
+async def at_once(call: Search, asked: Sequence[str]) -> tuple[float, float]:
+    """Return the seconds that all questions at once take, and how many cores they use."""
+    began, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*map(call, asked))
-    return time.perf_counter() - began
+    taken = time.perf_counter() - began
+    return taken, (time.process_time() - cpu) / taken
 
 
 async def beside_peers(folder: Path) -> list[Table]:
@@ -269,9 +273,16 @@ async def beside_peers(folder: Path) -> list[Table]:
         )  # fmt: skip
         reads = await count_reads(store, lambda: calls["hybrid"](asked[-1]))
         one.add("reads of one recall", "", "", measured=str(reads), bar="<= 5", ok=reads <= 5)
-        many = Table("50 recalls at once", "", "each")
+        cores = len(os.sched_getaffinity(0))
+        many = Table("50 recalls at once", "", "each", "cores used")
         for name, call in calls.items():
-            many.add(name, duration(await at_once(call, questions(50)) / 50))
+            taken, used = await at_once(call, questions(50))
+            cells = (name, duration(taken / 50), f"{used:.1f} of {cores}")
+            if name not in ("hybrid", "by words"):
+                many.add(*cells)
+                continue
+            bar = f">= {ALL_CORES:g} of each core"
+            many.add(*cells, measured=f"{used / cores:.2f}", bar=bar, ok=used / cores >= ALL_CORES)
         return [one, many]
 
 

@@ -30,7 +30,7 @@ from orbiter.memory.model.items import MemoryMetadata
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SMALL = SIZES[0]
-GROWTH_BAR = 2.0
+GROWTH_BAR = 1.5
 CALLS, ROUNDS = 100, 11
 
 
@@ -125,7 +125,7 @@ def growth(rounds: Rounds, sizes: Sequence[str], where: str, ours: str) -> Table
         if prefix:
             table.add(name, *times, measured=f"{grown:.2f}x")
         else:
-            bar = f"<= {GROWTH_BAR:.0f}x"
+            bar = f"<= {GROWTH_BAR}x"
             table.add(name, *times, measured=f"{grown:.2f}x", bar=bar, ok=grown <= GROWTH_BAR)
     return table
 

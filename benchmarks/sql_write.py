@@ -1,4 +1,4 @@
-"""Durable writes: one add after the other, 64 at once, 10,000 in one call.
+"""Durable writes: one add after the other, 64 at once, 10,000 in one call; and a row's codec.
 
 Every commit is synced to disk before it counts (`synchronous=FULL`, `fsync=on`).
 
@@ -6,14 +6,17 @@ Every commit is synced to disk before it counts (`synchronous=FULL`, `fsync=on`)
 """
 
 import asyncio
+import math
 import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
+from time import thread_time
 from typing import Any
 
 from benchmarks._async_timing import Rounds, Work, in_turns, one_by_one, timed
@@ -35,8 +38,9 @@ from benchmarks._sql_peers import (
 )
 from benchmarks._timing import Table, duration, exit_code
 
+from orbiter.memory.backends.sql.rows import READ, decode, encode
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryMetadata
 
 SINGLE_BARS = {OURS: 1.3, REMEMBER: 1.5, CHAT: 2.0}
 """How many times as long as a raw add each may take."""
@@ -48,6 +52,8 @@ SINGLES, SINGLE_ROUNDS = 20, 30
 AT_ONCE, CONCURRENT_ROUNDS = 64, 15
 WARM_UP = 500
 MANY, MANY_ROUNDS = 10_000, 5
+CODEC_BAR, CODEC_ROUNDS = 1.2, 500
+"""How many times as long as that of a message the row of a plain item may take to make or read."""
 
 
 def fresh(count: int, number: int) -> list[MemoryItem]:
@@ -209,8 +215,38 @@ def many_rows(title: str, rounds: Rounds, ours: str, baselines: Sequence[str]) -
     return table
 
 
+def codec_table() -> Table:
+    """Compare the row of what `remember("text")` keeps with that of a message."""
+    table = Table("The row of one item, CPU time", "", "a plain item", "a message")
+    who = MemoryMetadata(user_id="alice")
+    made = [kind(content="I like oolong tea.", metadata=who) for kind in (MemoryItem, HumanMemory)]
+    rows = []
+    for item in made:
+        now = item.created_at.isoformat(timespec="microseconds")
+        columns = encode(item)._asdict() | {"created_at": now, "updated_at": now, "version": 1}
+        rows.append(tuple(columns[name] for name in READ))
+    calls: dict[str, list[Callable[[], object]]] = {
+        "encode": [partial(encode, item) for item in made],
+        "decode": [partial(decode, each) for each in rows],
+    }
+    for name, both in calls.items():
+        best = [math.inf, math.inf]
+        for _ in range(CODEC_ROUNDS):  # in turns; the least, as others share the caches
+            for place, call in enumerate(both):
+                began = thread_time()
+                for _ in range(SINGLES):
+                    call()
+                best[place] = min(best[place], (thread_time() - began) / SINGLES)
+        ratio = best[0] / best[1]
+        bar = f"<= {CODEC_BAR}x a message"
+        table.add(
+            name, *map(duration, best), measured=f"{ratio:.2f}x", bar=bar, ok=ratio <= CODEC_BAR
+        )
+    return table
+
+
 async def sqlite_tables(folder: Path) -> list[Table]:
-    tables = []
+    tables = [codec_table()]
     openers = (raw, ours, remembering, chatting, openai_agents, langgraph, mem0_history)
     async with all_of(*(each(folder) for each in openers)) as every:
         names = [each.name for each in every]
