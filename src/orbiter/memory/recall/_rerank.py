@@ -124,7 +124,7 @@ def _with_neighbours(assistant: Weights, people: Weights) -> Weights:
 # Not fitted: no data at hand has such questions. What goes on for months is seldom called by its
 # name in each message, but in what was said around it; there it counts as much as among people.
 ASSISTANT_OVER_TIME = Kind(
-    words=_with_neighbours(ASSISTANT.words, PEOPLE.words),
+    words=ASSISTANT.words,  # where it found no more
     meaning=_with_neighbours(ASSISTANT.meaning, PEOPLE.meaning),
     details=_with_neighbours(ASSISTANT.details, PEOPLE.details),
 )
