@@ -8,6 +8,7 @@ from tests.agent.conftest import Open
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, UserInfo, ValueCount
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.derived import ExtractionMemory
 from orbiter.memory.sync import AgentMemory as BlockingMemory
@@ -28,6 +29,42 @@ async def test_users_are_listed_with_how_much_they_have(any_memory: AgentMemory,
     assert found.next is None
     assert "2 users" in found._repr_html_()
     assert found.to_dicts()[1]["items"] == 1
+
+
+async def test_whoever_has_entries_alone_is_listed_too(any_memory: AgentMemory, who: str) -> None:
+    ann, bob = (any_memory.scope(f"{who}-{name}") for name in ("ann", "bob"))
+    first = await ann.remember("likes tea")
+    await ann.kv.put(("state",), "step", b"7")
+    await bob.kv.put(("state",), "step", b"1")
+    await bob.kv.put(("state",), "step", b"2")
+    await any_memory.scope(f"{who}-bob", session_id="s").kv.put(("state",), "step", b"1")
+    entries = [await ann.kv.get(("state",), "step"), await bob.kv.get(("state",), "step")]
+
+    found = await any_memory.users(starts_with=f"{who}-")
+
+    assert [(user.user_id, user.items, user.entries) for user in found] == [
+        (f"{who}-ann", 1, 1),
+        (f"{who}-bob", 0, 2),
+    ]
+    assert entries[0] is not None
+    assert entries[1] is not None
+    assert found[0].first_at == first.created_at
+    assert found[0].last_at == entries[0].updated_at
+    assert found[1].first_at == entries[1].created_at
+    assert found[1].last_at >= entries[1].updated_at
+    assert "entries" in found._repr_html_()
+
+
+async def test_entries_count_in_a_store_that_cannot_count_users() -> None:
+    class Plain(SQLiteMemoryStore):
+        users = None  # type: ignore[assignment]  # as if it had none
+        count_by = None  # type: ignore[assignment]
+
+    async with AgentMemory(store=Plain(), embeddings=None) as memory:
+        await memory.scope("ann").kv.put((), "k", b"v")
+        await memory.scope(agent_id="nova").kv.put((), "k", b"v")
+
+        assert [(user.user_id, user.entries) for user in await memory.users()] == [("ann", 1)]
 
 
 @pytest.mark.parametrize("order", ["name", "recent", "items"])

@@ -9,6 +9,7 @@ from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 
 from orbiter.memory.cli._root import app
+from orbiter.memory.sync import AgentMemory
 
 
 def test_a_user_sees_only_their_own(cli: Cli) -> None:
@@ -160,6 +161,19 @@ def test_users_are_listed_and_values_counted(cli: Cli) -> None:
     assert cli.ok("count", "nothing") == ""
     assert cli("users", "--order", "size").exit_code == 2
     assert cli("count", "content").exit_code != 0
+
+
+def test_users_with_entries_alone_are_listed(cli: Cli) -> None:
+    with AgentMemory(cli.url, embeddings=None) as memory:
+        memory.scope("cleo").kv.put(("state",), "step", b"1")
+        memory.scope("cleo").kv.put(("state",), "next", b"2")
+
+    [row] = [line.split("\t") for line in cli.ok("users").splitlines()]
+    told = in_terminal(["users"], environment(cli.url, {})).stdout
+
+    assert [row[0], row[1], row[-1]] == ["cleo", "0", "2"]
+    assert cli.json("users")["users"][0]["entries"] == 2
+    assert "0 memories and 2 key-value entries" in told
 
 
 def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:

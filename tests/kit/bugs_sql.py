@@ -215,6 +215,22 @@ SQL_BUGS = {
 _CONTAINS = "(replace(key, {text}, '') <> key OR replace(path, {text}, '') <> path)"
 
 COUNT_BUGS = {
+    "whoever has entries alone is no user": Bug(
+        "whoever_has_entries_is_among_the_users",
+        " UNION SELECT name FROM entry_names",
+        "",
+    ),
+    "an entry that is over makes a user": Bug(
+        "nobody_is_a_user_by_an_entry_that_is_gone",
+        'alive = f"(expires_at IS NULL OR expires_at > {dialect.micros(args)})"',
+        'alive = "1 = 1"',
+    ),
+    "entries do not count for when a user was seen": Bug(
+        "whoever_has_entries_is_among_the_users",
+        "{dialect.from_micros.format(f'{end}({column})')}",
+        "CASE WHEN ({seen} LIMIT 1) IS NULL"
+        " THEN {dialect.from_micros.format(f'{end}({column})')} END",
+    ),
     "everybody's values are counted": Bug(
         "nobody_is_counted_by_another",
         "conditions = [*compiled.scope, *compiled.rest]",

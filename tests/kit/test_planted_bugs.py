@@ -103,7 +103,7 @@ class CountStore(SQLGroupCounts, SQLiteMemoryStore):
 """
 STORES["CountStore"] = {
     "source": (ROOT / "src/orbiter/memory/backends/sql/group_counts.py").read_text() + COUNT_STORE,
-    "capabilities": "where=True, bulk_delete=True, facets=True, shared=False",
+    "capabilities": "where=True, bulk_delete=True, facets=True, key_value=True, shared=False",
     "arguments": "str(tmp_path / 'memory.db'), durability='normal'",
 }
 ENTRY_STORE = """

@@ -115,6 +115,9 @@ async def check_cursor(
     return found
 
 
+_USER_COLUMNS = ("user", "memories", "chats", "entries", "first", "last")
+
+
 class UserPage(list[UserInfo], Table):
     """Some users, and where the next page begins."""
 
@@ -136,13 +139,14 @@ class UserPage(list[UserInfo], Table):
                 f"{user.user_id} (default user)" if user.is_default else user.user_id,
                 user.items,
                 user.chats,
+                user.entries,
                 user.first_at,
                 user.last_at,
             )
             for user in self
         ]
         title = f"{len(self)} users" + (", and more: see `next`" if self.next else "")
-        return html_table(("user", "memories", "chats", "first", "last"), rows, title=title)
+        return html_table(_USER_COLUMNS, rows, title=title)
 
 
 def user_query(starts_with: str, order: UserOrder, limit: int, cursor: str | None) -> UserQuery:

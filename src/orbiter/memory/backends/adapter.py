@@ -50,6 +50,7 @@ from orbiter.memory.model.value_counts import (
     count_values,
     list_conversations,
     list_users,
+    read_users_of_entries,
 )
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.tasks.event_loop import OneLoop
@@ -338,8 +339,8 @@ class StoreAdapter(AsyncContextStore):
         return list_conversations(reversed(await self._all(metadata)))[:limit]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
-        """Return the users who have memories, as asked for; everything is read for it."""
-        return list_users(await self._all(None), query)
+        """Return the users who have memories or entries; everything is read for it."""
+        return list_users(await self._all(None), query, await read_users_of_entries(self.store))
 
     async def count_by(
         self,

@@ -4,7 +4,7 @@
 long as that counts exactly the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.filters import MISSING, Place, Where, read_place
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo
 from orbiter.memory.model.validation import StructuralMeta, check_text
@@ -33,7 +34,9 @@ __all__ = [
     "list_conversations",
     "list_users",
     "most_frequent",
+    "read_users_of_entries",
     "scalars_in",
+    "users_of_entries",
 ]
 
 DEFAULT_USER = "~default"
@@ -58,7 +61,9 @@ class UserInfo:
     first_at: datetime
     """When the first of these was created."""
     last_at: datetime
-    """When the last of these was created."""
+    """When the last of these was created, or put."""
+    entries: int = 0
+    """How many key-value entries they have; the times are of these, too."""
 
     @property
     def is_default(self) -> bool:
@@ -118,7 +123,7 @@ class FacetStore(Protocol, metaclass=StructuralMeta):
     """A store that counts users and values itself; others are read from end to end for it."""
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
-        """Return the users who have memories, as asked for; whoever calls may see everyone's."""
+        """Return the users who have memories or entries; whoever calls may see everyone's."""
         ...
 
     async def count_by(
@@ -192,22 +197,57 @@ def _plain_text(value: object) -> object:
     return str(value) if isinstance(value, str) else value
 
 
-def list_users(items: Iterable[MemoryItem], query: UserQuery) -> list[UserInfo]:
-    """Return the users of *items*, as asked for."""
-    by_user: dict[str, list[MemoryItem]] = {}
+def list_users(
+    items: Iterable[MemoryItem], query: UserQuery, entries: Iterable[UserInfo] = ()
+) -> list[UserInfo]:
+    """Return the users of *items* and of *entries*, see `users_of_entries`, as asked for."""
+    users: dict[str, UserInfo] = {}
+    sessions: dict[str, set[str | None]] = {}
     for item in items:
         if item.metadata.user_id is not None:
-            by_user.setdefault(item.metadata.user_id, []).append(item)
-    infos = (_info(user_id, theirs) for user_id, theirs in by_user.items())
-    return query.page(info for info in infos if info is not None)
+            sessions.setdefault(item.metadata.user_id, {None}).add(item.metadata.session_id)
+            if item.memory_type != EXTRACTION:
+                at = item.created_at
+                _join(users, UserInfo(item.metadata.user_id, 1, 0, at, at))
+    for each in entries:
+        _join(users, each)
+    chats = {name: len(theirs) - 1 for name, theirs in sessions.items()}
+    return query.page(replace(user, chats=chats.get(name, 0)) for name, user in users.items())
 
 
-def _info(user_id: str, items: Sequence[MemoryItem]) -> UserInfo | None:
-    times = [item.created_at for item in items if item.memory_type != EXTRACTION]
-    if not times:
-        return None
-    sessions = {item.metadata.session_id for item in items} - {None}
-    return UserInfo(user_id, len(times), len(sessions), min(times), max(times))
+def users_of_entries(entries: Iterable[StoredEntry]) -> Iterator[UserInfo]:
+    """Yield whose each entry is, if it is a user's."""
+    for stored in entries:
+        if stored.scope.user_id is not None:
+            times = stored.entry.created_at, stored.entry.updated_at
+            yield UserInfo(stored.scope.user_id, 0, 0, *times, entries=1)
+
+
+async def read_users_of_entries(store: object) -> list[UserInfo]:
+    """Return whose the entries of *store* are, if it keeps any; every one is read for it."""
+    kept: KeyValueStore | None = getattr(store, "key_value", None)
+    users: dict[str, UserInfo] = {}
+    last = None
+    while kept is not None and (page := await kept.dump(after=last)):
+        for each in users_of_entries(page):
+            _join(users, each)
+        last = page[-1]
+    return list(users.values())
+
+
+def _join(users: dict[str, UserInfo], more: UserInfo) -> None:
+    known = users.get(more.user_id)
+    if known is None:
+        users[more.user_id] = more
+        return
+    users[more.user_id] = UserInfo(
+        more.user_id,
+        known.items + more.items,
+        0,  # sessions are counted by their names
+        min(known.first_at, more.first_at),
+        max(known.last_at, more.last_at),
+        known.entries + more.entries,
+    )
 
 
 def count_conversation(

@@ -376,7 +376,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         cursor: str | None = None,
         **_names: Unpack[LimitNames],
     ) -> UserPage:
-        """Return a page of the users who have memories, with how many and since when.
+        """Return a page of the users who have memories or entries: how many, and since when.
 
         *order* is `name`, `recent` (last seen first) or `items` (most memories first).
         *starts_with* is how names begin, and *cursor* is `next` of the page before. The default

@@ -260,15 +260,22 @@ return answer(digits(count) .. ' ' .. #names)
 COUNT = Script.of(
     _BASE
     + """
-local scope, count = ARGV[1], 0
+local scope, count, first, last = ARGV[1], 0, math.huge, 0
 local names = redis.call('ZRANGEBYLEX', index_of(scope), ARGV[2], '+', 'LIMIT', 0, ARGV[3])
 for _, name in ipairs(names) do
-    if head_of(scope, name) then count = count + 1 end
+    local head = head_of(scope, name)
+    if head then
+        count = count + 1
+        first, last = math.min(first, tonumber(head[2])), math.max(last, tonumber(head[3]))
+    end
 end
-return {count, #names, names[#names] or ''}
+return {count, #names, names[#names] or '', digits(first), digits(last)}
 """
 )
-"""Arguments: scope, from where, how many. Answers how many are not over, were read, the last."""
+"""Arguments: scope, from where, how many. Answers how many are not over, were read, the last.
+
+Then when the first was created and one was put last, if there is any.
+"""
 TTLS = Script.of(
     _BASE
     + """

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from orbiter.memory.backends.redis.commands import Word
@@ -46,6 +46,7 @@ from orbiter.memory.model.key_value import (
     split_path,
 )
 from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.value_counts import UserInfo
 
 __all__ = ["CHUNK", "RedisKeyValue"]
 
@@ -230,11 +231,27 @@ class RedisKeyValue:
         """Return how many entries the scopes that match *metadata* have."""
         total = 0
         for owner, _ in await self._scopes(Query(metadata=metadata).wanted):
-            low, size = b"-", CHUNK
-            while size == CHUNK:
-                count, size, last = await self._items.run(COUNT, [owner, low, CHUNK])
-                total, low = total + int(count), b"(" + last
+            async for count, *_ in self._counts(owner):
+                total += count
         return total
+
+    async def users(self) -> list[UserInfo]:
+        """Return whose entries there are, a user once for each of their scopes."""
+        return [
+            UserInfo(scope.user_id, 0, 0, instant_of(int(first)), instant_of(int(last)), count)
+            for owner, scope in await self._scopes({})
+            if scope.user_id is not None
+            async for count, first, last in self._counts(owner)
+            if count
+        ]
+
+    async def _counts(self, owner: str) -> AsyncIterator[tuple[int, bytes, bytes]]:
+        """Yield how many entries of a scope are not over, first created, and last put."""
+        low, size = b"-", CHUNK
+        while size == CHUNK:
+            count, size, end, *times = await self._items.run(COUNT, [owner, low, CHUNK])
+            yield int(count), *times
+            low = b"(" + end
 
     async def _scopes(self, wanted: Mapping[Any, str]) -> list[tuple[str, MemoryMetadata]]:
         """Return all scopes of entries that have what is *wanted*."""

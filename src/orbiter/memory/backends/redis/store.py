@@ -335,8 +335,11 @@ class RedisMemoryStore(AsyncContextStore):
         return list(found.values())[:limit]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
-        """Return the users who have memories, as asked for; everything is read for it."""
-        return list_users(await self._all(Query()), query)
+        """Return the users who have memories or entries; everything is read for it."""
+        from orbiter.memory.backends.redis.key_values import RedisKeyValue  # noqa: PLC0415
+
+        items = await self._all(Query())
+        return list_users(items, query, await RedisKeyValue(self._items).users())
 
     async def count_by(
         self,

@@ -65,6 +65,8 @@ class Dialect(ABC):
     """The present instant, as a time is written."""
     micro_clock: ClassVar[str] = ""
     """The same in microseconds since 1970; empty where a process knows it better."""
+    from_micros: ClassVar[str]
+    """How a time in microseconds since 1970, `{}`, is written as that of an item."""
     to_json: ClassVar[str] = ""
     """Behind a bound text, makes it a value of the column `metadata`."""
     for_update: ClassVar[str]

@@ -46,7 +46,7 @@ class SQLGroupCounts(SQLAudit):
         return [conversation(row) for row in rows]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
-        """Return the users who have memories, as asked for.
+        """Return the users who have memories or entries, as asked for.
 
         Pending extractions and what was deleted or has expired are not counted.
         """
@@ -56,8 +56,8 @@ class SQLGroupCounts(SQLAudit):
         rows = await self._read(lambda: _users(self._operations.dialect, query), alone=True)
         await self._log_count("users", len(rows), None)
         return [
-            UserInfo(str(name), items, chats, moment(first), moment(last))
-            for name, items, chats, first, last in rows
+            UserInfo(str(name), items, chats, moment(first), moment(last), entries)
+            for name, items, chats, first, last, entries in rows
         ]
 
     async def count_by(
@@ -112,10 +112,9 @@ def _conversations(dialect: Dialect, wanted: dict[Any, str], limit: int) -> Step
 
 
 def _users(dialect: Dialect, query: UserQuery) -> Steps[Rows]:
-    """Return name, items, sessions, first and last time of the users that are asked for."""
+    """Return name, items, sessions, first and last time, and entries of users, as asked for."""
     args = Args(dialect)
     user, session = dialect.value("user_id"), dialect.value("session_id")
-    named = f"deleted = 0 AND {user} IS NOT NULL"
     name = f"name{dialect.by_code_point}"
     bounds = list(_bounds(query, name, args))
     # Where an index is ordered by code point, the walk begins and ends with what is asked for.
@@ -132,23 +131,39 @@ def _users(dialect: Dialect, query: UserQuery) -> Steps[Rows]:
         f"(SELECT count(DISTINCT {session}) FROM memory_items"
         f" WHERE {theirs} AND {session} IS NOT NULL AND {dialect.none_expired()})"
     )
+    alive = f"(expires_at IS NULL OR expires_at > {dialect.micros(args)})"
+    put = f"FROM memory_entries WHERE {user} = name AND {alive}"
+    first, last = (
+        f"(SELECT {end}(at) FROM (SELECT ({seen} {way} LIMIT 1) AS at"
+        f" UNION ALL SELECT {dialect.from_micros.format(f'{end}({column})')} {put}) AS times)"
+        for end, way, column in (("min", "ASC", "created_at"), ("max", "DESC", "updated_at"))
+    )
     early = items if query.order == "items" else "0"
     order = {"name": name, "recent": f"last_at DESC, {name}", "items": f"early DESC, {name}"}
     size = min(query.limit, MAX_LIMIT)
     conditions = ["last_at IS NOT NULL", *_behind(query, name, args)]
     return (
         yield Statement(
-            f"WITH RECURSIVE names (name) AS (SELECT min({user}) FROM memory_items WHERE {named}"
-            f"{within} UNION ALL SELECT (SELECT min({user}) FROM memory_items WHERE {named}"
-            f"{within} AND {user} > names.name) FROM names WHERE names.name IS NOT NULL),"
-            f" seen AS (SELECT name, ({seen} DESC LIMIT 1) AS last_at, {early} AS early FROM names"
+            f"WITH RECURSIVE {_walk('item_names', 'memory_items', user, f'deleted = 0{within}')},"
+            f" {_walk('entry_names', 'memory_entries', user, f'TRUE{within}')},"
+            " names AS (SELECT name FROM item_names UNION SELECT name FROM entry_names),"
+            f" seen AS (SELECT name, {last} AS last_at, {early} AS early FROM names"
             f" WHERE {' AND '.join(['name IS NOT NULL', *bounds])}),"
             f" page AS (SELECT * FROM seen WHERE {' AND '.join(conditions)}"
             f" ORDER BY {order[query.order]} LIMIT {size})"
-            f" SELECT name, {items}, {chats}, ({seen} LIMIT 1), last_at FROM page"
+            f" SELECT name, {items}, {chats}, {first}, last_at, (SELECT count(*) {put}) FROM page"
             f" ORDER BY {order[query.order]}",
             args,
         )
+    )
+
+
+def _walk(names: str, table: str, user: str, where: str) -> str:
+    """Return how *names* are read: from one to the next by the index, and NULL at last."""
+    read = f"SELECT min({user}) FROM {table} WHERE {where} AND {user} IS NOT NULL"
+    return (
+        f"{names} (name) AS ({read} UNION ALL SELECT ({read} AND {user} > {names}.name)"
+        f" FROM {names} WHERE {names}.name IS NOT NULL)"
     )
 
 

@@ -49,6 +49,10 @@ class SQLiteDialect(Dialect):
 
     place = "rowid"
     now = NOW
+    from_micros = (
+        "strftime('%Y-%m-%dT%H:%M:%S', {0} / 1000000, 'unixepoch')"
+        " || printf('.%06d+00:00', {0} % 1000000)"
+    )
     record_writer = SQLiteRecordWriter()
     for_update = ""  # a writing transaction has the file to itself
     fact_fields = FACT_FIELDS

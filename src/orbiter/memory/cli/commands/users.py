@@ -8,7 +8,7 @@ from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line
+from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, stored
 
 __all__ = ["app"]
 
@@ -34,7 +34,7 @@ async def users(
         str | None, typer.Option(help="Continue after a page: its `next`, as `--json` has it.")
     ] = None,
 ) -> None:
-    """List the users who have memories, with how many and since when."""
+    """List the users who have memories or key-value entries: how many, and since when."""
     if order not in _ORDERS:
         raise UsageError(f"`--order` is one of `{'`, `'.join(_ORDERS)}`, not `{one_line(order)}`")
     async with run.memory(meaning=False) as memory:
@@ -58,19 +58,26 @@ async def users(
         return
     if run.out.is_plain():
         run.out.rows(
-            (each.user_id, each.items, each.chats, moment(each.first_at), moment(each.last_at))
+            (
+                each.user_id,
+                each.items,
+                each.chats,
+                moment(each.first_at),
+                moment(each.last_at),
+                each.entries,
+            )
             for each in page
         )
     else:
         for each in page:
             named = " (the default user)" if each.is_default else ""
             chats = counted(each.chats, "chat", "chats")
-            details = f"  {counted(each.items)}, {chats}, last {ago(each.last_at)}"
+            details = f"  {stored(each.items, each.entries)}, {chats}, last {ago(each.last_at)}"
             run.out.show(styled((one_line(each.user_id), "bold"), named, (details, "dim")))
     if page.next is not None:
         run.out.note("there are more; `--limit` lists more of them")
     elif not page:
-        run.out.note("nobody has memories here")
+        run.out.note("nobody has memories or key-value entries here")
 
 
 @command(app, "count")

@@ -30,6 +30,7 @@ class Person:
     chats: int | None
     first_at: datetime | None
     last_at: datetime | None
+    entries: int = 0
     is_default: bool = False
 
 
@@ -55,7 +56,13 @@ async def users(ask: Ask) -> Data:
         )
         people = [
             Person(
-                each.user_id, each.items, each.chats, each.first_at, each.last_at, each.is_default
+                each.user_id,
+                each.items,
+                each.chats,
+                each.first_at,
+                each.last_at,
+                each.entries,
+                each.is_default,
             )
             for each in page
         ]
@@ -74,11 +81,18 @@ async def users(ask: Ask) -> Data:
 async def _within(ask: Ask) -> list[Person]:
     """Return the users of a scope, which names a user or an agent."""
     page = []
-    for each in await ask.handle.count_by("user_id", limit=_PAGE):
-        name = str(each.value)
+    counts = {
+        str(each.value): each.items for each in await ask.handle.count_by("user_id", limit=_PAGE)
+    }
+    if ask.handle.scope.user_id is not None:  # who may have entries alone
+        counts.setdefault(ask.handle.scope.user_id, 0)
+    for name, memories in counts.items():
         own = ask.handle_for({**ask.scope, "user_id": name})
         newest = await own.list(limit=1)
         chats = len(await own.chats(limit=1_000))
         last = newest[0].created_at if newest else None
-        page.append(Person(name, each.items, chats, None, last))
+        named = Query(metadata=own.scope).wanted
+        entries = (await ask.server.memory.erase(**named, dry_run=True)).entries
+        if memories or entries:
+            page.append(Person(name, memories, chats, None, last, entries))
     return page

@@ -8,6 +8,7 @@ import pytest
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.key_value import Delete, Entry, Put, StoredEntry
 from orbiter.memory.model.value_counts import (
     FacetStore,
     UserInfo,
@@ -16,6 +17,7 @@ from orbiter.memory.model.value_counts import (
     ValueCount,
     count_values,
     list_users,
+    users_of_entries,
 )
 from orbiter.memory.testing.capabilities import needs
 from orbiter.memory.testing.contracts.base_contract import (
@@ -94,6 +96,39 @@ class FacetContract(Contract):
         assert counted == list_users(items, UserQuery("", order, None, _MANY))
         assert sorted(each.user_id for each in counted) == sorted(_NAMED)
         assert await store.users(UserQuery("", order, None, 0)) == []
+
+    @needs(facets=True, key_value=True)
+    @pytest.mark.parametrize("order", get_args(UserOrder))
+    async def test_whoever_has_entries_is_among_the_users(
+        self, store: Any, order: UserOrder
+    ) -> None:
+        items: list[MemoryItem] = [person("hi", n, metadata=of(f"m{n}")) for n in range(4)]
+        await add_all(store, items)
+        for name in ("m1", "m3", *_NAMED):
+            changes = [Put(("p",), key, b"v") for key in name[:3]]
+            await store.key_value.write(changes, scope=of(name))
+        long_ago = StoredEntry(of("m2"), Entry(("p",), "k", b"v", 1, START, START))
+        await store.key_value.load([long_ago])
+        await store.key_value.write([Put(("p",), "k", b"v")], scope=of("agent", "agent_id"))
+        theirs = users_of_entries(await store.key_value.dump(limit=_MANY))
+
+        counted: list[UserInfo] = []
+        while page := await store.users(UserQuery("", order, counted[-1] if counted else None, 3)):
+            counted += page
+
+        assert counted == list_users(items, UserQuery("", order, None, _MANY), theirs)
+        assert {each.user_id for each in counted} == {"m0", "m1", "m2", "m3", *_NAMED}
+
+    @needs(facets=True, key_value=True)
+    async def test_nobody_is_a_user_by_an_entry_that_is_gone(self, store: Any) -> None:
+        names = [(("p",), "k")]
+        await store.key_value.write([Put(("p",), "k", b"v", ttl=0.02)], scope=of("ann"))
+        await store.key_value.write([Put(("p",), "k", b"v")], scope=of("bob"))
+        await store.key_value.write([Delete(("p",), "k")], scope=of("bob"))
+        while await store.key_value.get(names, scope=of("ann")) != [None]:
+            pass
+
+        assert await store.users(UserQuery()) == []
 
     @needs(facets=True)
     async def test_users_are_found_by_how_their_names_begin(self, store: Any) -> None:
