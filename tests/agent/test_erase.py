@@ -1,7 +1,9 @@
 """Erasing a user takes along everything: chats, facts, summaries, activity, vectors, indexes."""
 
+import json
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +22,7 @@ from orbiter.memory.errors import EmptyFilterError, QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.wire.result_codecs import ERASURE
 
 CANARIES = ("gingerbreadtrombone", "Quittenmarmelade", "zeppelinwhisper", "activityharmonium")
 
@@ -178,6 +181,46 @@ async def test_row_security_holds_while_a_user_is_erased(
         await memory.close()
     finally:
         await run(postgres_dsn, f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")
+
+
+async def test_a_report_says_whose_when_by_whom_and_where(
+    any_memory: AgentMemory, who: str
+) -> None:
+    await any_memory.scope(user_id=who, session_id="s").remember("xylophone tea")
+    before = datetime.now(UTC)
+
+    would = await any_memory.erase(user_id=who, session_id="s", dry_run=True)
+    done = await any_memory.erase(user_id=who, session_id="s", by="officer")
+    again = await any_memory.erase(user_id=f"{who}-misspelt")
+    report = done.to_dict()
+
+    assert (would.erased, would.found, would.proven) == (done.erased, True, False)
+    assert done.erased == {"user_id": who, "session_id": "s"}
+    assert done.at is not None
+    assert before <= done.at <= datetime.now(UTC)
+    assert (done.by, done.found, done.proven) == ("officer", True, True)
+    assert done.store.partition(":")[0] in ("sqlite", "memory", "redis", "postgresql")
+    assert (again.found, again.proven, again.by) == (False, True, None)
+    assert json.loads(json.dumps(report)) == {**report, "files": list(done.files)} | {
+        name: [] for name in ("problems", "not_searched")
+    }
+    assert (report["erased"], report["found"], report["proven"]) == (done.erased, True, True)
+    assert datetime.fromisoformat(report["at"]) == done.at
+    assert "xylophone" not in str(report)
+
+
+async def test_a_server_sends_the_report_that_the_library_makes(tmp_path: Path) -> None:
+    async with AgentMemory(f"sqlite:///{tmp_path}/a.db", embeddings=None) as memory:
+        await memory.scope("ann").remember("tea")
+        (tmp_path / "a.db.replaced-1").touch()
+
+        done = await memory.erase(user_id="ann")
+
+    sent = ERASURE.dump(done)
+    assert done.not_searched == (str(tmp_path / "a.db.replaced-1"),)
+    assert sent == json.loads(json.dumps(done.to_dict()))
+    assert ERASURE.load(sent) == done
+    assert not any("call `" in each or "()" in each for each in done.problems)
 
 
 async def test_everyone_is_not_erased(open_memory: Open) -> None:

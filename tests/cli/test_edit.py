@@ -103,7 +103,7 @@ def test_forgetting_permanently_asks_first_and_proves_it(cli: Cli) -> None:
 
     done = cli.json("forget", cup, pot, "--permanently", "--yes")
 
-    assert (done["verified"], sorted(done["ids"])) == (True, sorted([cup, pot]))
+    assert (done["proven"], sorted(done["ids"])) == (True, sorted([cup, pot]))
     assert (done["items"], done["forgotten"], done["problems"]) == (1, 1, [])
     for item_id in (cup, pot):
         assert cli("restore", item_id).exit_code == 3

@@ -59,7 +59,7 @@ def test_nothing_is_erased_unless_somebody_says_whose_and_means_it(cli: Cli) -> 
 
     assert (unnamed.exit_code, unasked.exit_code) == (2, 2)
     assert "this would erase 2 memories of user `alice` for good" in unasked.stderr
-    assert (counted["items"], counted["scope"]) == (2, {"user_id": "alice"})
+    assert (counted["items"], counted["erased"]) == (2, {"user_id": "alice"})
     assert cli("erase", "--all").exit_code == 2
     assert len(cli.json("list")["items"]) == 2
 
@@ -75,7 +75,7 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
 
     assert done.startswith("erased 4\n")
     assert done.endswith("✓ nothing is left\n")
-    assert (again["items"], again["verified"], again["problems"]) == (0, True, [])
+    assert (again["items"], again["proven"], again["problems"]) == (0, True, [])
     with open(cli.url, "rb") as file:  # noqa: PTH123 - its bytes
         assert b"xylophone" not in file.read()
     assert cli.ok("list", "--all").endswith("bob's tea\n")
@@ -149,7 +149,8 @@ def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) ->
     text = path.read_text()
     report = json.loads(text)
     assert (report["erased"], report["proven"]) == ({"user_id": "alice"}, True)
-    assert report["report"]["items"] == 1
+    assert (report["items"], report["found"], report["not_searched"]) == (1, True, [])
+    assert report["program"].startswith("orbiter-memory ")
     assert datetime.fromisoformat(report["at"]).tzinfo is not None
     assert report["store"].endswith(Path(cli.url).name)
     assert "xylophone" not in text

@@ -9,7 +9,6 @@ from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 
 from orbiter.memory.cli._root import app
-from orbiter.memory.sync import AgentMemory
 
 
 def test_a_user_sees_only_their_own(cli: Cli) -> None:
@@ -164,9 +163,7 @@ def test_users_are_listed_and_values_counted(cli: Cli) -> None:
 
 
 def test_users_with_entries_alone_are_listed(cli: Cli) -> None:
-    with AgentMemory(cli.url, embeddings=None) as memory:
-        memory.scope("cleo").kv.put(("state",), "step", b"1")
-        memory.scope("cleo").kv.put(("state",), "next", b"2")
+    cli.put_entries("cleo", 2)
 
     [row] = [line.split("\t") for line in cli.ok("users").splitlines()]
     told = in_terminal(["users"], environment(cli.url, {})).stdout

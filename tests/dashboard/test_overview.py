@@ -169,22 +169,17 @@ async def test_users_with_entries_alone_are_listed_and_seen_by_nobody_else(
     await memory.scope("cleo").kv.put(("state",), "step", b"1")
     await memory.scope("ann").kv.put(("state",), "step", b"1")
     url = await served(keys=keys)
-    admin, cleo, ben = (
-        Visitor(client(url, new_key(keys, scope, user)))
-        for scope, user in (("admin", None), ("read", "cleo"), ("read", "ben"))
-    )
+    admin = Visitor(client(url, new_key(keys, "admin")))
+    cleo, ben = (Visitor(client(url, new_key(keys, "read", name))) for name in ("cleo", "ben"))
 
     page, people = await admin.look("/users"), (await admin.twin("/users"))["people"]
 
     assert "1 key-value entry" in page
     assert {each["user_id"]: each["entries"] for each in people} == {"ann": 1, "ben": 0, "cleo": 1}  # type: ignore[attr-defined]
-    for visitor, entries in ((cleo, 1), (ben, 0)):
+    for visitor, own in ((cleo, ("cleo", 1)), (ben, ("ben", 0))):
         for asked in ({}, {"user_id": "ann"}):
-            [own] = (await visitor.twin("/users", **asked))["people"]  # type: ignore[misc]
-            assert (own["user_id"], own["entries"]) == (
-                "cleo" if visitor is cleo else "ben",
-                entries,
-            )  # type: ignore[index]
+            theirs: list[dict[str, object]] = (await visitor.twin("/users", **asked))["people"]  # type: ignore[assignment]
+            assert [(each["user_id"], each["entries"]) for each in theirs] == [own]
 
 
 async def test_users_of_an_agent_are_counted_once_for_many_visits_and_not_after_an_erasure(

@@ -26,6 +26,7 @@ async def test_a_key_of_somebodys_is_not_told_the_files_of_the_store(
 ) -> None:
     async with AgentMemory(f"sqlite:///{tmp_path}/secret.db", embeddings=None) as memory:
         await memory.scope(user_id="bob").remember("tea")
+        (tmp_path / "secret.db.replaced-1").touch()
         url = await served(memory=memory, keys=keys, **BARE)
         bob = client(url, new_key(keys, "admin", user="bob"))
         everyones = client(url, new_key(keys, "admin"))
@@ -39,11 +40,14 @@ async def test_a_key_of_somebodys_is_not_told_the_files_of_the_store(
     assert without.status_code == 501
     assert erased.json()["items"] == 1
     assert set(erased.json()["files"]) == {"a file of this store"}
+    assert (erased.json()["store"], erased.json()["not_searched"]) == ("", ["a file of this store"])
     assert closed.status_code == 503
     for answer in (without, erased, closed):
         assert "secret.db" not in answer.text
         assert str(tmp_path) not in answer.text
     assert f"{tmp_path}/secret.db" in shown.json()["files"]
+    assert shown.json()["store"].endswith("secret.db")
+    assert shown.json()["not_searched"] == [f"{tmp_path}/secret.db.replaced-1"]
 
 
 async def test_a_store_that_fails_is_told_of_without_its_name(

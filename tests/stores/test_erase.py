@@ -523,7 +523,7 @@ async def test_no_key_of_what_was_erased_is_left(redis_server: RedisServer) -> N
 
 def test_a_report_is_short_and_can_be_added_up() -> None:
     one = Erasure(items=1_200, versions=3, tables=20, files=("a.db",), bytes_read=4_096, probes=9)
-    two = Erasure(episodes=2, problems=("the server is gone; call `erase` again",))
+    two = Erasure(episodes=2, problems=("the server is gone; repeat the erasure",))
 
     assert str(one).splitlines() == [
         "erased 1,203",

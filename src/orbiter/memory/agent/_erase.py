@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent._updates import pages
 from orbiter.memory.agent.extraction_jobs import free_messages
 from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.agent.interface import scope_of
+from orbiter.memory.agent.keywords import ScopeId
 from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.agent.summaries import summaries_of
@@ -26,10 +30,18 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.model.key_value import KeyValueStore
 
-__all__ = ["erase", "erase_items", "remove_map_file"]
+__all__ = ["erase", "erase_items", "remove_map_file", "scope_to_erase"]
 
 _PAGE = 500
 _UNTOLD = Tracker(lambda _done, _total: None)
+
+
+def scope_to_erase(*ids: ScopeId | None) -> MemoryMetadata:
+    """Return the scope of these ids; `QueryError` if there is none: everyone is never meant."""
+    if all(each is None for each in ids):
+        names = "`, `".join(SCOPE_FIELDS)
+        raise QueryError(f"an erasure needs at least one of `{names}`; nothing was erased")
+    return scope_of(*ids)
 
 
 def _activity_names(scope: MemoryMetadata) -> list[str]:
@@ -57,7 +69,8 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
             every = await store.count(include_deleted=True, metadata=scope)
         kept: KeyValueStore | None = getattr(store, "key_value", None)
         entries = 0 if kept is None else await kept.count(metadata=scope)
-        return Erasure(items=items, forgotten=every - items, entries=entries, dry_run=True)
+        would = Erasure(items=items, forgotten=every - items, entries=entries, dry_run=True)
+        return await _signed(session, would, scope)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)
     await chats.flush()  # or a summary that is being written would outlive what it sums up
@@ -67,7 +80,36 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by)
     await _forget_here(core, chats)
-    return done + Erasure(cached=cached)
+    return await _signed(session, done + Erasure(cached=cached), scope)
+
+
+async def _signed(session: "ScopeSession", done: Erasure, scope: MemoryMetadata | None) -> Erasure:
+    """Return the report with what an auditor asks for: whose, when, by whom, where, how."""
+    from importlib.metadata import version  # noqa: PLC0415 - seldom needed
+
+    named = {} if scope is None else Query(metadata=scope).wanted
+    return replace(
+        done,
+        erased={str(name): each for name, each in named.items()},
+        at=datetime.now(UTC),
+        by=session.by,
+        store=session.engine.url,
+        program=f"orbiter-memory {version('orbiter-memory')}",
+        not_searched=await asyncio.to_thread(_replaced_copies, done.files),
+    )
+
+
+def _replaced_copies(files: Sequence[str]) -> tuple[str, ...]:
+    """Return the copies that `restore` left beside a SQLite store, whose *files* were searched."""
+    if not files:
+        return ()
+    store = Path(files[0])
+    begin = f"{store.name}.replaced-"
+    try:
+        copies = [str(each) for each in store.parent.iterdir() if each.name.startswith(begin)]
+    except OSError:  # a folder that may not be listed; the report is made all the same
+        return ()
+    return tuple(sorted(copies))
 
 
 async def remove_map_file(url: str) -> None:
@@ -111,8 +153,7 @@ async def erase_items(
     await _forget_here(core, chats)
     await remove_map_file(session.engine.url)
     core.events.emit_items("forgotten", items)
-    problems = tuple(each.replace("`erase`", "`forget`") for each in done.problems)
-    done = replace(done, cached=done.cached + cached, problems=problems)
+    done = await _signed(session, replace(done, cached=done.cached + cached), None)
     return ForgetResult((), erased=tuple(own), erasure=done)
 
 
@@ -137,7 +178,7 @@ async def _erase_activity(core: Core, scope: MemoryMetadata) -> Erasure:
     try:
         return await core.activity(activity_name(scope)).erase_agents(*_activity_names(scope))
     except MemoryError as exc:  # the rest must go all the same, and this is told
-        return Erasure(problems=(f"recent activity: {exc}; then call `erase` again",))
+        return Erasure(problems=(f"recent activity: {exc}; then repeat the erasure",))
 
 
 async def _forget_cached(core: Core, store: Store, scope: MemoryMetadata) -> int:

@@ -349,9 +349,10 @@ class AgentMemory(Handle):
         from orbiter.memory.agent._erase import (  # noqa: PLC0415 - seldom needed
             erase,
             remove_map_file,
+            scope_to_erase,
         )
 
-        scope = scope_of(user_id, session_id, task_id, agent_id)
+        scope = scope_to_erase(user_id, session_id, task_id, agent_id)
         with track(progress):
             done = await erase(ScopeSession(self._engine, scope, check_actor(by)), dry_run=dry_run)
         if not dry_run:

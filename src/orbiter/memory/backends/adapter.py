@@ -263,7 +263,7 @@ class StoreAdapter(AsyncContextStore):
             left = len(await self._all(metadata))
         else:
             raise EmptyFilterError()
-        told = (f"{left} items are still found; call `erase` again",) if left else ()
+        told = (f"{left} items are still found; repeat the erasure",) if left else ()
         return Erasure(items=removed, problems=told)
 
     async def _of(self, ids: Sequence[str], scope: MemoryMetadata | None) -> list[MemoryItem]:

@@ -70,8 +70,6 @@ _SHELL_WORDS = (
     ("import it with `memory.scope(user_id=…)` to say whose they are", "say whose with `--user`"),
     ("`unscoped()` names no user", "`--all` names no user"),
     ("see `verify_audit()`", "`orbiter-memory audit verify` shows more"),
-    ("call `erase` again", "run `erase` again"),
-    ("call `erase` where", "run `erase` where"),
     ("; call `verify`", "; see `orbiter-memory doctor`"),
 )
 """What an error advises a programmer to do, and what that is in a shell."""

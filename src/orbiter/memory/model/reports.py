@@ -3,10 +3,10 @@
 An `Erasure` never holds a word of what was erased, so that it can be kept as the proof of it.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, Role
 
@@ -106,6 +106,9 @@ _KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "ke
 class Erasure:
     """What `erase` removed and checked, or would remove. It is true when nothing is left."""
 
+    computed: ClassVar[tuple[str, ...]] = ("found", "proven")
+    """Properties that are in every report, beside the fields."""
+
     items: int = 0
     """Items that could still be read."""
     forgotten: int = 0
@@ -134,6 +137,35 @@ class Erasure:
     """What is still there, or could not be made sure of, and the way out."""
     dry_run: bool = False
     """Whether it was only counted, and nothing was touched."""
+    not_searched: tuple[str, ...] = ()
+    """Copies that `restore` kept beside a SQLite store; delete them."""
+    erased: dict[str, str] = field(default_factory=dict)
+    """Whose it was, such as `{"user_id": "bob"}`; empty if single memories were erased."""
+    at: datetime | None = None
+    """When it was done."""
+    by: str | None = None
+    """Who did it, as it was told."""
+    store: str = ""
+    """The URL of the store, without a password."""
+    program: str = ""
+    """Which version of the program did it."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there was anything to erase: false for a misspelt name."""
+        return bool(self.total)
+
+    @property
+    def proven(self) -> bool:
+        """Whether it was done, and nothing is left."""
+        return not self.problems and not self.dry_run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as it is kept, and as a server sends it: who, when, where, and what."""
+        at = None if self.at is None else self.at.isoformat()
+        last = {name: getattr(self, name) for name in self.computed}
+        first = {"erased": self.erased, "at": at, "by": self.by, **last}
+        return first | {name: each for name, each in asdict(self).items() if name not in first}
 
     def __bool__(self) -> bool:
         return not self.problems and not (self.dry_run and self.total)
@@ -145,14 +177,14 @@ class Erasure:
 
     def __add__(self, other: Self) -> Self:
         """Return both as one: the same scope, erased in two places."""
-        summed = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in _SUMS}
-        return type(self)(**summed, dry_run=self.dry_run or other.dry_run)
+        summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
+        return replace(self, **summed, dry_run=self.dry_run or other.dry_run)
 
     def __str__(self) -> str:
         gone = [f"  {kind:<10}{getattr(self, kind):>9,}" for kind in _KINDS if getattr(self, kind)]
-        asked = [f"{self.tables} tables"] if self.tables else []
-        asked += [f"{len(self.files)} files ({self.bytes_read:,} bytes)"] if self.files else []
-        looked = f"looked for {self.probes} traces in {' and '.join(asked)}" if asked else ""
+        places = [f"{self.tables} tables"] if self.tables else []
+        places += [f"{len(self.files)} files ({self.bytes_read:,} bytes)"] if self.files else []
+        looked = f"looked for {self.probes} traces in {' and '.join(places)}" if places else ""
         head = f"erased {self.total:,}" if self.total else "there was nothing to erase"
         if self.dry_run:
             would = f"would erase {self.total:,}" if self.total else "there is nothing to erase"
@@ -162,7 +194,7 @@ class Erasure:
         return "\n".join([*lines, *(f"  - {problem}" for problem in self.problems)])
 
 
-_SUMS = tuple(each for each in fields(Erasure) if each.name != "dry_run")
+_SUMS = tuple(each.name for each in fields(Erasure) if type(each.default) in (int, tuple))
 
 
 def counts_of(done: Erasure) -> dict[str, int]:

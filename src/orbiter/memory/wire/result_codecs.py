@@ -113,6 +113,7 @@ def _of_dataclass(kind: type[Any], title: str | None = None) -> Codec[Any]:
     module = import_module(kind.__module__)
     hints = get_type_hints(kind, vars(module))
     codecs = {each.name: _codec_of(hints[each.name]) for each in fields(kind)}
+    computed: tuple[str, ...] = getattr(kind, "computed", ())  # booleans, for who has no class
     known = [
         each.name
         for each in fields(kind)
@@ -120,7 +121,8 @@ def _of_dataclass(kind: type[Any], title: str | None = None) -> Codec[Any]:
     ]
 
     def dump(value: Any) -> dict[str, Any]:
-        return {name: codec.dump(getattr(value, name)) for name, codec in codecs.items()}
+        fields_ = {name: codec.dump(getattr(value, name)) for name, codec in codecs.items()}
+        return fields_ | {name: getattr(value, name) for name in computed}
 
     def load(value: Any) -> Any:
         given = must_be_object(value)
@@ -131,10 +133,11 @@ def _of_dataclass(kind: type[Any], title: str | None = None) -> Codec[Any]:
 
     def schema() -> dict[str, Any]:
         properties = {name: codec.schema() for name, codec in codecs.items()}
+        properties |= {name: FLAG.schema() for name in computed}
         return {
             "type": "object",
             "title": title or kind.__name__,
-            "required": list(codecs),
+            "required": list(properties),
             "properties": properties,
         }
 

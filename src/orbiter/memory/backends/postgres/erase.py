@@ -268,7 +268,7 @@ def look(
             problems.append(f"{left} rows of `{table.name}` belong to nothing; call `verify`")
     for name, left in (yield from orphan_rows.count(dialect)).items():
         if left and not any(f"`{name}`" in problem for problem in problems):
-            problems.append(f"{left} rows of `{name}` belong to nothing; call `erase` again")
+            problems.append(f"{left} rows of `{name}` belong to nothing; repeat the erasure")
     found[SAMPLES] = yield from statistics(texts)
     asked = sorted({probe for several in found.values() for probe in several})
     held: set[str] = set()
@@ -283,7 +283,7 @@ def look(
         )
     for where, several in found.items():
         if left := len(set(several) - held):
-            problems.append(f"{where} holds {left} traces of it; call `erase` again")
+            problems.append(f"{where} holds {left} traces of it; repeat the erasure")
     return len(every), problems
 
 
@@ -300,12 +300,12 @@ RENEWING = 0x6F72626974657202
 PAUSE = 0.05
 
 _NOT_OURS = (
-    "the rows are dead but still on disk: only the owner of the tables can remove them; call "
-    "`erase` or `optimize()` as that role"
+    "the rows are dead but still on disk: only the owner of the tables can remove them; "
+    "erase or optimize as that role"
 )
 _STILL_SEEN = (
-    "a transaction that began before may still see what was erased, so it is still on disk; call "
-    "`erase` again when it has ended"
+    "a transaction that began before may still see what was erased, so it is still on disk; "
+    "repeat the erasure when it has ended"
 )
 
 
@@ -335,7 +335,7 @@ class Scrubbing:
         try:
             problems = await self._clean()
         except self._driver.failures as exc:
-            problems = [f"{self._driver.translate(exc)}; then call `erase` again"]
+            problems = [f"{self._driver.translate(exc)}; then repeat the erasure"]
         tables, left = await self._read(lambda: look(self._dialect, wanted, traces, probes.ids))
         return Erasure(tables=tables, probes=len(traces), problems=(*problems, *left))
 

@@ -141,7 +141,7 @@ def _parts(query: Query) -> str:
 
 async def _problems(items: RedisItems, item_ids: Sequence[str]) -> tuple[str, ...]:
     left = await items.there(item_ids)
-    return (f"{left} items are still there, or there again; call `erase` again",) if left else ()
+    return (f"{left} items are still there, or there again; repeat the erasure",) if left else ()
 
 
 async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:

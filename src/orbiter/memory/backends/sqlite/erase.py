@@ -153,7 +153,7 @@ def unmerged(connection: sqlite3.Connection, before: dict[str, set[int]]) -> lis
     """Return what is wrong with indexes that should have been rebuilt since *before*."""
     now = segments(connection)
     problems = [
-        f"the index `{name}` still has old parts; call `erase` again"
+        f"the index `{name}` still has old parts; repeat the erasure"
         for name, parts in before.items()
         if len(parts & now.get(name, set())) > 1
     ]
@@ -163,7 +163,7 @@ def unmerged(connection: sqlite3.Connection, before: dict[str, set[int]]) -> lis
         if _has_table(connection, name) and not schema.has_index(connection, name)
     ]
     return problems + [
-        f"this SQLite cannot read the index `{name}`, so its words stay; call `erase` where SQLite "
+        f"this SQLite cannot read the index `{name}`, so its words stay; erase where SQLite "
         "has FTS5 with trigrams"
         for name in unreadable
     ]
@@ -311,7 +311,7 @@ async def scrub(
         try:
             problems += await step()
         except (MemoryTimeoutError, StorageError) as exc:
-            problems.append(f"{exc}; then call `erase` again")
+            problems.append(f"{exc}; then repeat the erasure")
     tables, left = await file.read(partial(ask_tables, probes=probes))
     problems += [f"the table `{name}` holds {len(each)} traces of it" for name, each in left]
     problems += await file.read(stray)
@@ -340,7 +340,7 @@ async def _clean_pages(file: SQLiteFile) -> list[str]:
     while not await file.read(is_written_back, writing=True):
         if monotonic() > until:
             told = f"`{file.path}` is read by someone who began before, so what was erased is still"
-            return [f"{told} in it or its journal; call `erase` again when that reader is done"]
+            return [f"{told} in it or its journal; repeat the erasure when that reader is done"]
         await asyncio.sleep(PAUSE)
     return []
 
@@ -360,14 +360,14 @@ async def _read_files(file: SQLiteFile, probes: list[Probe]) -> Erasure:
         except FileNotFoundError:  # the last of the others has just closed it
             continue
         except OSError as exc:
-            problems.append(f"`{name}` could not be read: {exc.strerror}; call `erase` again")
+            problems.append(f"`{name}` could not be read: {exc.strerror}; repeat the erasure")
             continue
         total += size
         files.append(name)
         if found:
             found -= await file.read(partial(others_hold, found=found))
         if found:
-            problems.append(f"`{name}` holds {len(found)} traces of it; call `erase` again")
+            problems.append(f"`{name}` holds {len(found)} traces of it; repeat the erasure")
     return Erasure(files=tuple(files), bytes_read=total, problems=tuple(problems))
 
 

@@ -214,7 +214,7 @@ async def _erase(
             [*dict.fromkeys([*ids, *there.ids])], permanently=True, progress=advance
         )
     assert done.erasure is not None  # noqa: S101 - as it is no dry run
-    code = print_erasure(run, done.erasure, {"ids": list(done.ids)})
+    code = print_erasure(run, done.erasure, done.ids)
     return code or (NOT_FOUND if missing else 0)
 
 

@@ -2,11 +2,9 @@
 
 import json
 import os
-from asyncio import to_thread
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -152,7 +150,7 @@ async def erase(
         what = f"{counts} of {run.target.describe()}"
         if dry_run:
             if run.out.is_json:
-                run.out.data({"scope": scope, **asdict(there)})
+                run.out.data(there.to_dict())
             else:
                 run.out.show(styled(f"would erase {what}"))
             return 0
@@ -163,15 +161,13 @@ async def erase(
         with _new_file(report) as file:
             with run.out.progress("erasing", unit="") as advance:
                 done = await memory.erase(**scope, by=by, progress=advance)
-            copies = [] if memory.url.startswith("http") else await to_thread(_replaced, done.files)
-            more = {"found": bool(done.total), "not_searched": copies}
             # Before the file is written: on a full disk, this is the only report.
-            code = print_erasure(run, done, {"scope": scope, **more})
+            code = print_erasure(run, done)
             if file is not None:
-                file.write(_report(done, scope, more, store=memory.url))
-        for copy in copies:
+                file.write(f"{json.dumps(done.to_dict(), indent=2, ensure_ascii=False)}\n")
+        for copy in done.not_searched:
             say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
-        if not done.total:
+        if not done.found:
             near = await _near(memory, scope.get("user_id"))
             say(f"nothing was stored here of {run.target.describe()}{near}", kind="note")
     if report is not None:
@@ -179,14 +175,12 @@ async def erase(
     return code
 
 
-def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, object]") -> int:
-    """Print what was erased and checked, as JSON with *more*; return the code to end with."""
+def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | None" = None) -> int:
+    """Print what was erased and checked, as JSON with *ids*; return the code to end with."""
     problems = [in_shell_words(each) for each in done.problems]
     if run.out.is_json:
-        run.out.data(
-            {"dry_run": False, **more, **asdict(done)}
-            | {"problems": problems, "verified": bool(done)}
-        )
+        memories = {} if ids is None else {"ids": list(ids)}
+        run.out.data({**memories, **done.to_dict(), "problems": problems})
         return 0 if done else ERROR
     head = str(done).partition("\n  - ")[0].splitlines()
     run.out.show(*(styled(line) for line in head[:-1]))
@@ -194,18 +188,6 @@ def print_erasure(run: CommandContext, done: "Erasure", more: "Mapping[str, obje
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
-
-
-def _replaced(files: "Sequence[str]") -> list[str]:
-    """Return the copies that `restore` left beside a SQLite store, whose *files* were searched."""
-    if not files:
-        return []
-    store = Path(files[0])
-    begin = f"{store.name}.replaced-"
-    try:
-        return sorted(str(each) for each in store.parent.iterdir() if each.name.startswith(begin))
-    except OSError:  # a folder that may not be listed; the report is written all the same
-        return []
 
 
 async def _near(memory: "AgentMemory", name: str | None) -> str:
@@ -252,24 +234,6 @@ def _new_file(path: Path | None) -> Iterator[TextIO | None]:
     finally:
         if not path.stat().st_size:
             path.unlink()
-
-
-def _report(
-    done: "Erasure", scope: dict[str, str], more: "Mapping[str, object]", *, store: str
-) -> str:
-    """Return what an auditor asks for: who, when, where, and what the check found."""
-    from importlib.metadata import version  # noqa: PLC0415 - slower than all else here
-
-    content = {
-        "erased": scope,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "proven": bool(done),
-        **more,
-        "program": f"orbiter-memory {version('orbiter-memory')}",
-        "store": store,
-        "report": asdict(done),
-    }
-    return f"{json.dumps(content, indent=2, ensure_ascii=False)}\n"
 
 
 def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:

@@ -133,9 +133,19 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
         "digest": job.digest,
         "attempts": job.attempts,
         "server": server,
-        "report": json.loads(job.report) if job.report is not None and is_safe else None,
+        "report": _without_names(job.report) if is_safe else None,
         **({} if job.is_finished else asked),
     }
+
+
+def _without_names(report: bytes | None) -> Any:
+    """Return a report without whom it is about: no name of somebody who was erased is in a file."""
+    loaded = None if report is None else json.loads(report)
+    return (
+        {**loaded, "erased": {}, "by": None}
+        if isinstance(loaded, dict) and "erased" in loaded
+        else loaded
+    )
 
 
 def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,8 +1,5 @@
 """The page of memories on the move: into the store, out of it, and gone for good."""
 
-from datetime import UTC, datetime
-from importlib.metadata import version
-
 from starlette.responses import Response
 
 from orbiter.memory.errors import QueryError
@@ -99,15 +96,7 @@ async def erase(ask: Ask) -> Response:
         done = await jobs.result(
             await jobs.begin(_ERASE, ask.principal, ask.server.memory, arguments)
         )
-        report = {
-            "erased": scope,
-            "by": arguments["by"],
-            "at": datetime.now(UTC),
-            "proven": bool(done),
-            "program": f"orbiter-memory {version('orbiter-memory')}",
-            "report": done,
-        }
-        return {"done": done, "is_proven": bool(done), "whose": scope, "report": report}
+        return {"done": done, "whose": scope, "report": done.to_dict()}
 
     return await slow_part(ask, "parts/erased.html", work)
 

@@ -91,8 +91,14 @@ async def _within(ask: Ask) -> list[Person]:
         newest = await own.list(limit=1)
         chats = len(await own.chats(limit=1_000))
         last = newest[0].created_at if newest else None
-        named = Query(metadata=own.scope).wanted
-        entries = (await ask.server.memory.erase(**named, dry_run=True)).entries
-        if memories or entries:
-            page.append(Person(name, memories, chats, None, last, entries))
+        named = own.scope
+        would = await ask.server.memory.erase(
+            user_id=named.user_id,
+            session_id=named.session_id,
+            task_id=named.task_id,
+            agent_id=named.agent_id,
+            dry_run=True,
+        )
+        if memories or would.entries:
+            page.append(Person(name, memories, chats, None, last, would.entries))
     return page

@@ -171,7 +171,14 @@ def report_for(principal: Principal | None, done: Any) -> Any:
     if not isinstance(done, Erasure) or not _is_held(principal):
         return done
     _log(done.problems)
-    return replace(done, files=(_FILE,) * len(done.files), problems=(_LEFT,) * len(done.problems))
+    files, copies, problems = map(len, (done.files, done.not_searched, done.problems))
+    return replace(
+        done,
+        files=(_FILE,) * files,
+        not_searched=(_FILE,) * copies,
+        problems=(_LEFT,) * problems,
+        store="",
+    )
 
 
 def _is_held(principal: Principal | None) -> bool:
