@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from orbiter.memory import (
 from orbiter.memory.errors import QueryError
 from orbiter.memory.recall import _candidates, _modes, recall
 from orbiter.memory.recall._query_analysis import read
+from orbiter.memory.sync import AgentMemory as BlockingMemory
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -149,6 +151,22 @@ async def test_without_a_model_it_says_so_once_and_names_the_cure(
     await recall(store, "tea", scope=ANN)
 
     assert [warning.filename for warning in told] == [__file__]
+
+
+def test_a_blocking_call_is_named_by_its_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_modes, "_warned", set())
+    model = Broken(16)
+    with BlockingMemory("memory://", embeddings=model) as memory:
+        memory.scope("ann").remember("my door code")
+        memory.flush()
+        model.is_broken = True
+
+        with pytest.warns(UserWarning, match="could not embed the question") as told:
+            memory.scope("ann").recall("door code")
+
+    here = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert [warning.filename for warning in told] == [__file__]
+    assert ".recall(" in here[told[0].lineno - 1]
 
 
 async def test_with_a_model_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

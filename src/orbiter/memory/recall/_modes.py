@@ -1,16 +1,19 @@
 """Recall modes: what a store must be able to do for each, and a warning where it can do less."""
 
 import inspect
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Literal, get_args
 
 from orbiter.memory._lazy import with_install_note
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import store_name
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore, VectorStore
+from orbiter.memory.tasks.event_loop import waiting_thread
 
 __all__ = [
     "RecallMode",
@@ -79,7 +82,27 @@ def warn_once(what: str, text: str) -> None:
     if what in _warned or (what == "no model" and _is_choice.get()):
         return
     _warned.add(what)
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
+    frame = _caller()
+    if frame is None:
+        warnings.warn(text, stacklevel=2)
+        return
+    own = frame.f_globals
+    name, known = str(own.get("__name__")), own.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        text, UserWarning, frame.f_code.co_filename, frame.f_lineno, module=name, registry=known
+    )
+
+
+def _caller() -> FrameType | None:
+    """Return the frame of the program that called; of a blocking call, on its own thread."""
+    thread = waiting_thread.get()
+    frame = inspect.currentframe() if thread is None else sys._current_frames().get(thread)  # noqa: SLF001 - the only way
+    while frame is not None and not _is_ours(frame):  # it waits for the answer
+        frame = frame.f_back
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(_PACKAGE)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.tasks.event_loop import waiting_thread
 
 __all__ = ["Ended", "call", "close_at_exit", "close_soon", "in_callback", "run"]
 
@@ -212,6 +213,7 @@ def call(work: Callable[[], Awaitable[_T]]) -> _T:
     loop, outcome = background.loop, Future[_T]()
     tasks: list[asyncio.Task[None]] = []
     background.waiting.add(outcome)
+    token = waiting_thread.set(get_ident())
     try:
         try:
             loop.call_soon_threadsafe(_begin, loop, work, outcome, tasks)
@@ -228,6 +230,7 @@ def call(work: Callable[[], Awaitable[_T]]) -> _T:
             wait([outcome], timeout=_PATIENCE)
         raise
     finally:
+        waiting_thread.reset(token)
         background.waiting.discard(outcome)
         del outcome  # as in `_carry`
 

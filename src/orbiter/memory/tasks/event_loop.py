@@ -8,12 +8,16 @@ before it uses it.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from threading import Lock
 from typing import TypeVar
 
 from orbiter.memory.errors import EventLoopError
 
-__all__ = ["OneLoop", "bounded_gather"]
+__all__ = ["OneLoop", "bounded_gather", "waiting_thread"]
+
+waiting_thread: ContextVar[int | None] = ContextVar("waiting_thread", default=None)
+"""The thread that waits for this work, which a background loop does for it."""
 
 
 class OneLoop:
