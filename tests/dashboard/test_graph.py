@@ -49,6 +49,15 @@ def test_many_memories_make_a_bounded_picture_that_is_always_the_same() -> None:
     assert len({(node.x, node.y) for node in nodes}) == len(nodes)
 
 
+@pytest.mark.parametrize("word", ["without", "instead", "during", "something", "usually"])
+def test_a_word_of_grammar_is_no_thing(word: str) -> None:
+    texts = (f"Tea {word} sugar for Mia", f"Mia walks {word} shoes", f"Bread {word} gluten")
+
+    graph = graph_of([MemoryItem(content=text) for text in texts])
+
+    assert [term.label for term in graph.terms.values()] == ["Mia"]
+
+
 def test_a_common_word_joins_nothing() -> None:
     texts = (
         "Bob's team deploys on Tuesdays, as Bob says",

@@ -234,6 +234,20 @@ async def test_an_erasure_by_another_process_finds_the_file_of_a_server_with_key
     assert list(tmp_path.rglob("*.map.json*")) == []
 
 
+async def test_an_erasure_removes_the_file_that_early_servers_kept_beside_their_keys(
+    served: Served, client: Client, memory: AgentMemory, tmp_path: Path
+) -> None:
+    await fill(memory)
+    (tmp_path / "keys").mkdir()
+    keys = KeyFile(tmp_path / "keys" / "some.keys.json")
+    site = client(await served(keys=keys), new_key(keys, "admin"))
+    (tmp_path / "keys" / "some.map.json").write_text("{}")
+
+    assert (await site.post("/v1/erase", json={"user_id": "ann"})).json()["proven"]
+
+    assert list(tmp_path.rglob("*.map.json*")) == []
+
+
 @pytest.mark.parametrize("is_known", [True, False], ids=["file beside the store", "file elsewhere"])
 async def test_an_erasure_by_another_process_leaves_no_point_in_the_file_when_a_map_is_shown(
     served: Served, client: Client, memory: AgentMemory, is_known: bool

@@ -114,7 +114,7 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
         server: ServerState = app.state.orbiter
-        server.jobs.after_erasure.append(lambda: note_erasure(server.memory))
+        server.jobs.after_erasure.append(lambda: note_erasure(server.memory, server.keys))
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 from orbiter.memory.agent import AgentMemory
+from orbiter.memory.auth import KeyStore
 from orbiter.memory.server.dashboard import map_page
 from orbiter.memory.server.dashboard.scope_cache import forget_figures
 from orbiter.memory.server.dashboard.templating import HERE
@@ -33,10 +34,10 @@ _MODULES = (
 )
 
 
-async def note_erasure(memory: AgentMemory) -> None:
+async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
     """Keep nothing from before somebody was erased: no name that is offered, no place on a map."""
     forget_figures(memory)
-    await map_page.note_erasure(memory)
+    await map_page.note_erasure(memory, keys)
 
 
 def routes() -> list[BaseRoute]:

@@ -59,7 +59,14 @@ EVERYDAY = """
     love prefer try use find look see watch show tell say ask speak talk write read hear learn
     teach know think feel hope remember forget help send bring buy sell pay wait run walk eat
     sleep live leave arrive return happen become mean seem turn add remove check choose close stop
-    play win lose meet follow share save spend order cook sign fix
+    play win lose meet follow share save spend order cook sign fix about above across after again
+    against ago almost along already also although among anyone anything around away back because
+    before behind below beside besides between beyond both despite during either else enough
+    especially even ever everyone everything exactly except far finally hardly however indeed
+    inside instead just later maybe mostly near nearly neither nobody nothing now off once only
+    onto outside over per perhaps please probably quite rather really recently since someone
+    something sometimes somewhere still than then there therefore though through together too
+    toward towards twice under unless until up upon usually very via whether within without yet
 """.split()  # noqa: SIM905 - read by people
 """Words of everyday English: they join memories that have nothing else in common."""
 

@@ -7,12 +7,14 @@ for whoever asks again while nothing has changed.
 import asyncio
 from collections import OrderedDict
 from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic
 from weakref import WeakKeyDictionary
 
 from starlette.responses import JSONResponse, Response
 
 from orbiter.memory.agent import AgentMemory
+from orbiter.memory.auth import KeyStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.api.job_files import folder_for
 from orbiter.memory.server.dashboard.map_points import MOST, Drawn, Places, draw, has_vectors
@@ -94,10 +96,17 @@ async def _drawn(ask: Ask) -> Drawn:
         raise
 
 
-async def note_erasure(memory: AgentMemory) -> None:
+async def note_erasure(memory: AgentMemory, keys: KeyStore | None = None) -> None:
     """Keep no map, and no file of places, from before somebody was erased."""
     _kept.pop(memory, None)
     await asyncio.to_thread((await _places_of(memory)).note_erasure)
+    if (old := _map_file(memory, keys)) is not None:  # where the first servers kept it
+        await asyncio.to_thread(old.unlink, missing_ok=True)
+
+
+def _map_file(memory: AgentMemory, keys: KeyStore | None) -> Path | None:
+    jobs = folder_for(memory, keys)
+    return None if jobs is None else jobs.with_name(f"{jobs.stem}.map.json")
 
 
 async def _places_of(memory: AgentMemory) -> Places:
@@ -105,8 +114,6 @@ async def _places_of(memory: AgentMemory) -> Places:
     places = _places.get(memory)
     if places is None:
         # Also if the keys are elsewhere: an erasure by another process removes it there.
-        jobs = folder_for(memory, None)
-        path = None if jobs is None else jobs.with_name(f"{jobs.stem}.map.json")
-        loaded = await asyncio.to_thread(Places, path)
+        loaded = await asyncio.to_thread(Places, _map_file(memory, None))
         places = _places.setdefault(memory, loaded)
     return places
