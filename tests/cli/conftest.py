@@ -50,6 +50,10 @@ class Cli:
         """Store a memory and return its id."""
         return self.ok("remember", text, *args).strip()
 
+    def remember_all(self, *texts: str) -> str:
+        """Store several memories; return their ids, a line each."""
+        return "".join(self.ok("remember", text) for text in texts)
+
     def put_entries(self, user_id: str, count: int) -> None:
         """Store key-value entries of a user, which no command does."""
 

@@ -31,7 +31,7 @@ def test_a_store_without_a_log_says_so_in_the_same_words(cli: Cli) -> None:
 
 def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
     missing = cli("audit", "begin")
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     cli.ok("forget", cli.remember("gone"))
 
     first = cli.ok("audit", "begin")

@@ -211,7 +211,7 @@ def test_a_budget_that_is_too_small_is_told(spoken: Cli) -> None:
 
 
 def test_tail_begins_with_the_newest_and_ends_after_count(cli: Cli) -> None:
-    cli.ok("remember", "one", "two", "three")
+    cli.remember_all("one", "two", "three")
 
     printed = cli.ok("tail", "-n", "2", "--count", "2", "--json")
 

@@ -28,6 +28,19 @@ def test_an_edit_of_a_memory_that_has_moved_on_exits_with_4(cli: Cli) -> None:
     assert cli.json("show", item_id)["content"] == "second"
 
 
+def test_an_edit_says_whether_recall_may_return_it(cli: Cli) -> None:
+    item_id = cli.remember("The alarm code is 4711")
+
+    cli.ok("edit", item_id, "--no-index")
+    hidden, listed = cli.json("recall", "alarm code")["hits"], cli.ok("list")
+    cli.ok("edit", item_id, "--index")
+
+    assert hidden == []
+    assert "\titem not recalled\tThe alarm code" in listed
+    assert [hit["item"]["id"] for hit in cli.json("recall", "alarm code")["hits"]] == [item_id]
+    assert "not recalled" not in cli.ok("list")
+
+
 def test_an_edit_takes_text_from_stdin_and_labels_alone(cli: Cli) -> None:
     item_id = cli.remember("first")
 
@@ -78,7 +91,7 @@ def test_restore_goes_back_to_a_version(cli: Cli) -> None:
 
 
 def test_forgetting_by_filter_asks_first_and_refuses_where_nobody_can_answer(cli: Cli) -> None:
-    cli.ok("remember", "tea", "green tea", "coffee")
+    cli.remember_all("tea", "green tea", "coffee")
 
     refused = cli("forget", "--query", "tea")
     tried = cli.json("forget", "--query", "tea", "--dry-run")
@@ -162,7 +175,7 @@ def test_forgetting_needs_ids_or_a_filter_and_not_both(cli: Cli) -> None:
 
 
 def test_ids_come_from_a_pipe_and_one_that_is_not_there_exits_with_3(cli: Cli) -> None:
-    ids = cli.ok("remember", "one", "two").split()
+    ids = cli.remember_all("one", "two").split()
 
     result = cli("forget", "-", "nowhere", stdin="\n".join(ids))
 

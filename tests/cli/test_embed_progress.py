@@ -82,7 +82,7 @@ def test_a_question_waits_only_so_long_and_says_what_it_may_lack(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("orbiter_memory_minilm")
-    cli.ok("remember", *NOTES[:20])
+    cli.ok("remember", "-", "--lines", stdin="\n".join(NOTES[:20]))
     monkeypatch.setattr(recall, "PATIENCE", 0.0)
     monkeypatch.setattr(chat, "PATIENCE", 0.0)
     monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
@@ -110,10 +110,10 @@ def test_a_few_memories_are_stored_without_waiting_for_the_model(
     monkeypatch.setattr(remember, "embed_waiting", called)
 
     cli.remember("I love hiking in the mountains")
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     assert calls == []
 
-    cli.ok("remember", *NOTES[:20])
+    cli.ok("remember", "-", "--lines", stdin="\n".join(NOTES[:20]))
     assert len(calls) == 1
 
 

@@ -21,7 +21,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 
 def test_what_is_worth_least_goes_and_can_come_back(cli: Cli) -> None:
     old = cli.remember("old \x1b[2J", "--at", "2020-01-01")
-    cli.ok("remember", "new", "newer")
+    cli.remember_all("new", "newer")
 
     would = cli.json("evict", "--max-items", "2", "--dry-run")
     refused = cli("evict", "--max-items", "2")
@@ -39,7 +39,7 @@ def test_what_is_worth_least_goes_and_can_come_back(cli: Cli) -> None:
 
 def test_a_budget_that_is_not_kept_is_an_error(cli: Cli) -> None:
     cli.remember("pinned", "--importance", "1")
-    cli.ok("remember", "tea", "tea")
+    cli.remember_all("tea", "tea")
 
     same = cli.json("evict", "--duplicates", "--yes")
     none = cli("evict", "--max-items", "0", "--yes")
@@ -51,7 +51,7 @@ def test_a_budget_that_is_not_kept_is_an_error(cli: Cli) -> None:
 
 
 def test_nothing_is_erased_unless_somebody_says_whose_and_means_it(cli: Cli) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
 
     unnamed = cli("erase", "--yes")
     unasked = cli("erase", "--user", "alice")
@@ -195,8 +195,11 @@ def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
-    block = page.partition("## When a person asks for their data")[2].partition("```sh\n")[2]
-    steps = [shlex.split(line, comments=True) for line in block.partition("```")[0].splitlines()]
+    section = page.partition("## When a person asks for their data")[2]
+    own, others = (block.partition("```")[0] for block in section.split("```sh\n")[1:3])
+    steps = [shlex.split(line, comments=True) for line in own.splitlines()]
+    said = cli.remember("Bob owes me a tenner", "--user", "cleo")
+    cli.ok("remember", "I like tea", "--user", "cleo")
     monkeypatch.chdir(tmp_path)
     cli.ok("remember", "Bob lives in Porto", "--user", "bob")
     cli.ok("facts", "put", "home_city", "Porto", "--user", "bob")
@@ -214,11 +217,18 @@ def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written
     assert "Bob lives in Porto" in (tmp_path / "bob.jsonl").read_text()
     assert json.loads((tmp_path / "erased-bob.json").read_text())["proven"]
     assert cli.ok("list", "--user", "bob") == ""
+    for line in others.splitlines():
+        _, *arguments = shlex.split(line, comments=True)
+        sure = ["--yes"] if "--permanently" in arguments else []
+        printed = cli.ok(*(said if each == "ID" else each for each in arguments), *sure)
+        assert "--query" not in arguments or said in printed
+    assert "tenner" not in cli.ok("list", "--all")
+    assert "I like tea" in cli.ok("list", "--all")
 
 
 @posix
 def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     monkeypatch.setattr("orbiter.memory.cli.commands.erase.can_ask", lambda _: True)
 
     for typed in ("y\n", "", "\n", "Alice\n"):
@@ -237,7 +247,7 @@ def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch
 def test_an_eviction_asks_and_takes_no_for_an_answer(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     talk = tmp_path / "talk.jsonl"
     call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     said = [
@@ -269,7 +279,7 @@ def test_an_eviction_asks_and_takes_no_for_an_answer(
 
 @posix
 def test_long_work_shows_a_bar_and_says_nothing_of_it_to_programs(cli: Cli) -> None:
-    cli.ok("remember", "tea", "tea", "coffee")
+    cli.remember_all("tea", "tea", "coffee")
     words = {
         ("duplicates",): "comparing",
         ("evict", "--max-items", "2", "--yes"): "weighing",

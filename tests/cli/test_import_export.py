@@ -280,7 +280,7 @@ def test_nothing_is_written_over_and_only_lines_go_to_stdout(cli: Cli, tmp_path:
 
 
 def test_a_store_is_copied_and_read_back(cli: Cli, tmp_path: Path) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     target = str(tmp_path / "copy.db")
 
     first = cli.ok("migrate", cli.url, target)

@@ -88,7 +88,7 @@ def test_doctor_says_what_is_wrong_and_what_to_do(cli: Cli) -> None:
 def test_doctor_repairs_a_damaged_index(cli: Cli) -> None:
     import sqlite3  # noqa: PLC0415 - to do the damage
 
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
     cli.ok("doctor", "--repair")
     with sqlite3.connect(cli.url) as connection:
         connection.execute("INSERT INTO memory_words(memory_words) VALUES ('delete-all')")
@@ -196,7 +196,7 @@ def test_what_is_no_backup_is_told_from_a_memorys_id(cli: Cli, tmp_path: Path) -
 
 
 def test_reindex_builds_the_index_anew(cli: Cli) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
 
     done = cli.json("reindex")
 

@@ -24,10 +24,20 @@ def test_what_is_remembered_is_recalled_listed_and_shown(cli: Cli) -> None:
         assert part in shown
 
 
+def test_words_without_quotes_are_one_memory(cli: Cli) -> None:
+    cli.ok("remember", "Mia", "likes", "green tea", "--tag", "food")
+
+    assert [item["content"] for item in cli.json("list")["items"]] == ["Mia likes green tea"]
+    refused = cli("remember", "Mia", "-", "--lines", stdin="tea\n")
+    assert (refused.exit_code, "give `-` as the text" in refused.stderr) == (2, True)
+
+
 def test_what_is_not_indexed_is_listed_and_not_recalled(cli: Cli) -> None:
     item_id = cli.remember("The alarm code is 4711", "--no-index")
 
-    assert cli.ok("list", "--query", "4711").startswith(item_id)
+    listed = cli.ok("list", "--query", "4711")
+    assert listed.startswith(item_id)
+    assert listed.endswith("\titem not recalled\tThe alarm code is 4711\n")
     assert cli.json("recall", "alarm code")["hits"] == []
 
 
@@ -115,7 +125,7 @@ def test_a_key_is_stored_once(cli: Cli) -> None:
 
     assert first == again
     assert cli.json("show", first)["content"] == "water the plants"
-    assert cli("remember", "a", "b", "--key", "x").exit_code == 2
+    assert cli("remember", "-", "--lines", "--key", "x", stdin="a\nb\n").exit_code == 2
 
 
 def test_tags_and_a_filter_must_all_hold(cli: Cli) -> None:
@@ -145,7 +155,7 @@ def test_a_memory_can_be_of_another_day(cli: Cli) -> None:
 
 
 def test_a_program_reads_explanations_without_blanks_at_the_ends(cli: Cli) -> None:
-    cli.ok("remember", "tea", "a much longer text about tea and cake")
+    cli.remember_all("tea", "a much longer text about tea and cake")
 
     told = cli.ok("recall", "tea", "--explain")
 
@@ -154,7 +164,7 @@ def test_a_program_reads_explanations_without_blanks_at_the_ends(cli: Cli) -> No
 
 
 def test_a_list_goes_on_where_the_page_before_ended(cli: Cli) -> None:
-    cli.ok("remember", "one", "two", "three")
+    cli.remember_all("one", "two", "three")
 
     first = cli.json("list", "-n", "2")
     rest = cli.json("list", "-n", "2", "--cursor", first["next"])

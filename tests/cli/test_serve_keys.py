@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from tests.rerankers.tiny_models import by_shared_words, write
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.cli._text import moment
 from orbiter.memory.cli.commands.serve import _new_loop, _prompt
 
 
@@ -179,6 +181,8 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     ]
     assert one["key"] not in json.dumps(listed) + table
     assert table.splitlines()[0].split("\t")[:3] == [one["id"], "revoked", "write"]
+    ends = [line.split("\t")[5] for line in table.splitlines()]
+    assert ends == [moment(datetime.fromisoformat(one["expires_at"])), ""]
     assert missing.exit_code == 3
     assert "keys list" in missing.stderr
     assert f"`{cli.url}.keys.json`" in missing.stderr

@@ -47,7 +47,7 @@ def test_doubting_asks_and_takes_no_for_an_answer(
 
 
 def test_what_says_the_same_is_shown_in_groups(cli: Cli) -> None:
-    cli.ok("remember", "I like green tea", "I like green tea", "coffee")
+    cli.remember_all("I like green tea", "I like green tea", "coffee")
 
     rows = [line.split("\t") for line in cli.ok("duplicates").splitlines()]
 

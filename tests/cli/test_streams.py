@@ -117,8 +117,9 @@ def test_a_prompt_that_is_left_counts_as_ctrl_c() -> None:
 def test_ids_go_to_the_pipe_while_a_bar_is_drawn(cli: Cli) -> None:
     cli.remember("something")
     env = environment(cli.url)
+    typed = "".join(f"{number}\n" for number in range(600)) + "\x04"  # and the end of stdin
 
-    ended = in_terminal(["remember", *map(str, range(600))], env, stdout_is_terminal=False)
+    ended = in_terminal(["remember", "-", "--lines"], env, typed=typed, stdout_is_terminal=False)
 
     assert ended.code == 0
     assert len(ended.stdout.split()) == 600

@@ -18,7 +18,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J gone \x9b5m\u202e [red]not red[/red]"
 
 
 def test_a_terminal_shows_colours_but_obeys_no_memory(cli: Cli) -> None:
-    cli.ok("remember", "older", HOSTILE)
+    cli.remember_all("older", HOSTILE)
 
     seen = in_terminal(["list", "-n", "1"], environment(cli.url))
     plain = in_terminal(["recall", "gone"], environment(cli.url, {"NO_COLOR": "1"}))
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_tail_quietly(cli: Cli) -> None:
 
 
 def test_forgetting_by_filter_asks_and_takes_no_for_an_answer(cli: Cli) -> None:
-    cli.ok("remember", "tea", "coffee")
+    cli.remember_all("tea", "coffee")
 
     no = in_terminal(["forget", "--everything"], environment(cli.url), typed="n\n")
     kept = len(cli.json("list")["items"])
@@ -157,6 +157,8 @@ def test_the_tour_fits_a_narrow_terminal_and_leaves_nothing_behind(tmp_path: Pat
     assert [line.split()[1] for line in lines if line.startswith("   orbiter-memory ")] == [
         *("remember", "recall", "doctor", "demo")
     ]
+    elsewhere = [line.split()[-1] for line in lines if "gets sick on long bus rides" in line]
+    assert 0 < float(elsewhere[-1]) <= 1  # its relevance, as in every other step
     assert "Open the dashboard on sample data? [Y/n]" in lines[-1]
     assert list(tmp_path.glob("orbiter-memory-*")) == []
 

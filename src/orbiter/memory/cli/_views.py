@@ -68,10 +68,14 @@ def said(item: "MemoryItem") -> str:
 
 
 def state_of(item: "MemoryItem") -> str:
-    """Return why an item does not hold: `draft`, `discarded`, `retracted`; nothing if it does."""
+    """Return why recall leaves an item out: `draft`, `retracted`, `not recalled`; else nothing."""
+    from orbiter.memory.model.items import is_indexed  # noqa: PLC0415
+
     if getattr(item, "retracted_at", None):  # a fact
         return "retracted"
-    return "" if item.status == "accepted" else str(item.status.value)
+    if item.status != "accepted":
+        return str(item.status.value)
+    return "" if is_indexed(item) else "not recalled"
 
 
 def source_of(item: "MemoryItem") -> str:

@@ -237,8 +237,8 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
     printed, _ = await child.communicate()
     for rank, hit in enumerate(json.loads(printed)["hits"], 1):
         told = hit["item"]["content"], "bold"
-        score = f"  {hit['score']:.2f}", "green"
-        stage.show(styled((f"{rank} ", "bold green"), told, score), seconds=0.5)
+        relevance = f"  {hit['relevance']:.2f}", "green"
+        stage.show(styled((f"{rank} ", "bold green"), told, relevance), seconds=0.5)
     stage.say(f"Found by process {child.pid}; this one is {os.getpid()}.")
 
 

@@ -61,6 +61,12 @@ async def edit(  # noqa: PLR0913 - what may be changed
     expires: Annotated[
         str | None, typer.Option(help="When it expires: `30d` from now, a date, or `never`.")
     ] = None,
+    index: Annotated[
+        bool | None,
+        typer.Option(
+            "--index/--no-index", help="Whether recall may return it.", show_default=False
+        ),
+    ] = None,
     expect: Annotated[
         int | None, typer.Option(help="Only if it still has this version; else exit 4.")
     ] = None,
@@ -74,7 +80,8 @@ async def edit(  # noqa: PLR0913 - what may be changed
     end: datetime | Literal["never"] | None = "never"
     if (expires or "").strip().lower() != "never":
         end = read_end("expires", expires)
-    has_labels = bool(tag) or any(x is not None for x in (importance, source, labels, end))
+    changed = (importance, source, labels, end, index)
+    has_labels = bool(tag) or any(each is not None for each in changed)
     async with run.scoped() as memory:
         item_id = await find_id(run, memory, item_id)
         if text == "-":
@@ -96,6 +103,7 @@ async def edit(  # noqa: PLR0913 - what may be changed
                 source=source,
                 extra=labels,
                 expires=end,
+                index=index,
                 expected_version=expect,
             )
         except ItemNotFoundError:

@@ -254,7 +254,15 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
         run.out.data([_json(key) for key in listed])
     elif run.out.is_plain():
         run.out.rows(
-            (key.id, _state(key), key.role, scope_label(key.scope), key.name) for key in listed
+            (
+                key.id,
+                _state(key),
+                key.role,
+                scope_label(key.scope),
+                key.name,
+                "" if key.expires_at is None else moment(key.expires_at),
+            )
+            for key in listed
         )
     else:
         for key in listed:

@@ -31,23 +31,16 @@ class Thing:
 
 
 def things_of(texts: Sequence[str], *, by_line: bool) -> list[Thing]:
-    """Return what the arguments name: themselves, or stdin for `-`, whole or *by_line*."""
-    if by_line and "-" not in texts:
+    """Return what is to be stored: the words as one text, or stdin for `-`, whole or *by_line*."""
+    if by_line and list(texts) != ["-"]:
         raise UsageError("`--lines` splits stdin; give `-` as the text")
-    things: list[Thing] = []
-    for number, text in enumerate(texts, 1):
-        origin = f"text {number}" if len(texts) > 1 else ""
-        if text != "-":
-            things.append(Thing(text, origin))
-        elif not by_line:
-            things.append(Thing(read_stdin().strip(), origin))
-        else:
-            # Only what an editor counts as a line: other marks may stand within a memory.
-            lines = enumerate(read_stdin().replace("\r\n", "\n").split("\n"), 1)
-            things += [
-                Thing(one, f"line {number} of stdin") for number, one in lines if one.strip()
-            ]
-    return things
+    if list(texts) != ["-"]:
+        return [Thing(" ".join(texts), "")]
+    if not by_line:
+        return [Thing(read_stdin().strip(), "")]
+    # Only what an editor counts as a line: other marks may stand within a memory.
+    lines = enumerate(read_stdin().replace("\r\n", "\n").split("\n"), 1)
+    return [Thing(one, f"line {number} of stdin") for number, one in lines if one.strip()]
 
 
 def check_all(things: Sequence[Thing], scope: Mapping[str, str], labels: Mapping[str, Any]) -> None:
@@ -108,7 +101,10 @@ _FEW = 10
 async def remember(  # noqa: PLR0913 - what may be kept with it
     run: CommandContext,
     texts: Annotated[
-        list[str], typer.Argument(help="One memory each; `-` reads stdin.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="The memory, with or without quotes; `-` reads stdin.", show_default=False
+        ),
     ],
     *,
     tag: Tags = None,
@@ -131,7 +127,7 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
         bool, typer.Option("--lines", help="Each non-empty line of stdin is a memory.")
     ] = False,
 ) -> None:
-    """Store memories; print their ids."""
+    """Store a memory, or several from stdin; print their ids."""
     given = things_of(texts, by_line=lines)
     things = [each.text for each in given]
     if key is not None and len(things) != 1:
