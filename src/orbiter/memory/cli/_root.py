@@ -82,7 +82,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("commands.maintenance", "Count memories in a scope and in the whole store."),
         "users": (
             "commands.users",
-            "List the users who have memories, with how many and since when.",
+            "List the users who have memories or key-value entries: how many, and since when.",
         ),
         "reindex": ("commands.maintenance", "Rebuild the search indexes."),
         "backup": (

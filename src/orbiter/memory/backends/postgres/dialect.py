@@ -63,7 +63,6 @@ class PostgresDialect(Dialect):
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
     micro_clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-    from_micros = "timestamptz 'epoch' + {} * interval '1 microsecond'"
     to_json = "::text::jsonb"
     for_update = " FOR UPDATE"
     fact_fields = FACT_FIELDS

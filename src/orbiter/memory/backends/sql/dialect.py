@@ -65,7 +65,7 @@ class Dialect(ABC):
     """The present instant, as a time is written."""
     micro_clock: ClassVar[str] = ""
     """The same in microseconds since 1970; empty where a process knows it better."""
-    from_micros: ClassVar[str]
+    from_micros: ClassVar[str] = "timestamptz 'epoch' + {} * interval '1 microsecond'"
     """How a time in microseconds since 1970, `{}`, is written as that of an item."""
     to_json: ClassVar[str] = ""
     """Behind a bound text, makes it a value of the column `metadata`."""

@@ -127,7 +127,7 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
         bool, typer.Option("--lines", help="Each non-empty line of stdin is a memory.")
     ] = False,
 ) -> None:
-    """Store a memory, or several from stdin; print their ids."""
+    """Store memories; print their ids."""
     given = things_of(texts, by_line=lines)
     things = [each.text for each in given]
     if key is not None and len(things) != 1:
