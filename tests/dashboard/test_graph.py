@@ -4,9 +4,10 @@ import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
-from orbiter.memory import AgentMemory, MemoryItem
+from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import SCRIPTED
 from orbiter.memory.server.dashboard import graph_page
 from orbiter.memory.server.dashboard.graph_page import graph_of
 
@@ -112,6 +113,17 @@ async def test_one_walks_from_a_name_to_the_next(
     assert "Yesterday Mia bought a ukulele" in page
     assert "The weather is fine" not in page
     assert "No two memories share" in await visitor.look("/graph", term="nobody")
+
+
+@pytest.mark.parametrize(("is_scripted", "names"), [(False, {"Mia", "ukulele"}), (True, set())])
+def test_only_an_answer_of_a_model_shares_words(is_scripted: bool, names: set[str]) -> None:
+    extra = {SCRIPTED: True} if is_scripted else {}
+    answer = MemoryItem(content="So Mia plays a ukulele", metadata=MemoryMetadata(extra=extra))
+    others = [MemoryItem(content=text) for text in ("One cat", "Two dogs", "Three birds")]
+
+    graph = graph_of([answer, MemoryItem(content="Here Mia plays a ukulele"), *others])
+
+    assert {term.label for term in graph.terms.values()} == names
 
 
 async def test_an_answer_without_a_model_joins_nothing(
