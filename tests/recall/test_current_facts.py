@@ -173,6 +173,35 @@ async def test_a_key_with_many_earlier_values_hides_neither_its_value_nor_other_
     assert _of(asked, "town 7").replaced_by == places[-1].id
 
 
+@MODELS
+async def test_many_values_in_one_scope_hide_no_value_of_the_same_key_in_another(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    places = [
+        _fact(f"town {number}", _day(2015) + timedelta(days=number), key="city")
+        for number in range(400)
+    ]
+    work = MemoryMetadata(user_id="ann", session_id="work")
+    labelled = MemoryMetadata(user_id="ann", extra={"fact": "city"})
+    note = MemoryItem(
+        content="city: town planning matters", metadata=labelled, created_at=_day(2013)
+    )
+    others = [
+        _fact("town of Ulm", _day(2014), key="city", metadata=work),
+        _fact("town called Wien", _day(2014), key="city", metadata=MemoryMetadata(user_id="bob")),
+    ]
+
+    async with opened(model) as store:
+        await store.add_many([*others, note, *places])
+        found = await recall(store, "Which city?", scope=ANN, mode="words", now=NOW)
+        everyones = await recall(store, "Which city?", scope=None, mode="words", now=NOW)
+
+    assert set(_values(found)) == {"town 399", "town 398", "town of Ulm"}
+    assert set(_values(everyones)) == {*_values(found), "town called Wien"}
+    for each in (found, everyones):
+        assert note.id in [hit.item.id for hit in each]
+
+
 async def test_recent_stays_in_the_order_of_time() -> None:
     late = _fact("Rome", _day(2010), created_at=_day(2025, 5), recorded_at=_day(2025, 5))
     async with SQLiteMemoryStore(":memory:") as store:

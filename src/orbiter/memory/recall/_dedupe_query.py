@@ -12,7 +12,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.recall._candidate_pool import are_many, as_indexed
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
@@ -36,6 +36,8 @@ _SHARE = 0.85
 """Share of a flood's text that all must have to the letter to be told by it alone."""
 _SHARE_OF_KEY = 0.7
 """The same for values of one fact: what holds of it is never missed."""
+_MOST_FACTS = 16
+"""Facts whose values are left out by their text: each takes a condition for every field."""
 _LONGEST = 1_000
 _COMPARED = 16
 
@@ -169,14 +171,18 @@ def _count_different(found: Mapping[str, MemoryItem], clusters: Clusters) -> int
     return len(limit_per_cluster(found.values(), clusters, max_copies=1, max_of_series=1))
 
 
+_Fact = tuple[tuple[str, str | None], ...]
+"""The fields that all values of one fact share: its key, and whose it is."""
+
+
 @dataclass(slots=True)
 class _Excluded:
     """What a store is to leave out: by its text, by most of its text, or one by one."""
 
     terms: frozenset[str] = frozenset()
     texts: set[str] = field(default_factory=set)
-    chunks: set[tuple[str | None, str]] = field(default_factory=set)
-    """Each with the key of the facts that it is left out of, or of everything."""
+    chunks: set[tuple[_Fact, str]] = field(default_factory=set)
+    """Each with the fact whose values it is left out of, or with none, of everything."""
     ids: set[str] = field(default_factory=set)
 
     def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
@@ -187,32 +193,35 @@ class _Excluded:
         for cluster in by_cluster.values():
             counts = Counter(item.content for item in cluster)
             self.texts |= {text for text, count in counts.items() if count >= _COPIES}
-            by_words: dict[tuple[str | None, str], list[MemoryItem]] = {}
+            by_words: dict[tuple[_Fact, str], list[MemoryItem]] = {}
             for item in cluster:
                 if item.content not in self.texts:
-                    which = self._key(item), without_digits(item.content)
+                    which = self._fact(item), without_digits(item.content)
                     by_words.setdefault(which, []).append(item)
-            for (key, _), same in by_words.items():
-                share = _SHARE if key is None else _SHARE_OF_KEY
+            for (fact, _), same in by_words.items():
+                share = _SHARE_OF_KEY if fact else _SHARE
                 texts = [item.content for item in same]
-                chunk = _common(texts, share) if len(same) > _LINKED else ""
-                self.chunks |= {(key, chunk)} if chunk else set()
+                is_flood = len(same) > _LINKED and not (fact and len(self.chunks) >= _MOST_FACTS)
+                chunk = _common(texts, share) if is_flood else ""
+                self.chunks |= {(fact, chunk)} if chunk else set()
                 self.ids |= set() if chunk else {item.id for item in same}
 
-    def _key(self, item: MemoryItem) -> str | None:
-        """Return the key of a fact of which nothing but the key is asked for."""
+    def _fact(self, item: MemoryItem) -> _Fact:
+        """Return the fact that an item is a value of, if nothing but its key is asked for."""
         key = item.metadata.extra.get("fact") if item.memory_type == "fact" else None
         if not self.terms or not isinstance(key, str):
-            return None
-        matched = self.terms & terms_of(item)
-        return key if matched <= frozenset(words.terms(key.replace("_", " "))) else None
+            return ()
+        if not self.terms & terms_of(item) <= frozenset(words.terms(key.replace("_", " "))):
+            return ()
+        whose = ((name, getattr(item.metadata, name)) for name in SCOPE_FIELDS)
+        return (("memory_type", "fact"), ("fact", key), *whose)
 
     @property
     def where(self) -> Where:
         """The filter that leaves it out."""
         parts: list[Where] = [
-            {"$not": {"content": {"$contains": each}} | ({} if key is None else {"fact": key})}
-            for key, each in sorted(self.chunks, key=lambda one: (one[0] or "", one[1]))
+            {"$not": {"content": {"$contains": each}, **dict(fact)}}
+            for fact, each in sorted(self.chunks, key=repr)
         ]
         if self.texts:
             parts.append({"content": {"$nin": sorted(self.texts)}})
