@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from orbiter.memory.backends.postgres.pool import PostgresOptions
+import pytest
+
+from orbiter.memory.backends.postgres.pool import PostgresOptions, read_options
 from orbiter.memory.backends.postgres.replicas import Replicas
+from orbiter.memory.backends.urls import for_several_processes
 
 
 class _Primary:
@@ -48,3 +51,37 @@ async def test_an_answer_that_comes_late_does_not_stand_for_what_was_written_sin
     assert await late == "0/20"
     assert await early is not None
     assert await replicas._position_of(None) == "0/20"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("postgresql://u:p@h/db?replicas=a:1", ""),
+        ("postgresql:///db?host=/run/pg&password=a@b&replicas=a:1", "&connect_timeout=2"),
+        ("postgres://h/db?application_name=me@here&replicas=a:1", "#part"),
+    ],
+)
+def test_several_processes_see_all_writes_however_the_address_is_written(
+    before: str, after: str
+) -> None:
+    address = for_several_processes(before + after)
+
+    assert (read_options(before + after).replica_sees, read_options(address).replica_sees) == (
+        "own",
+        "all",
+    )
+    assert read_options(address).dsn == read_options(before + after).dsn
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://h/db?replicas=a:1&replica_sees=own",
+        "postgresql://h/db",
+        "sqlite:///memory.db?replicas=a:1",
+        "redis://h/0?replicas=a:1",
+        "postgresql://[h/db?replicas=a:1",
+    ],
+)
+def test_an_address_that_decides_itself_or_has_no_replicas_stays_as_it_is(address: str) -> None:
+    assert for_several_processes(address) == address

@@ -32,11 +32,14 @@ def for_several_processes(dsn: str) -> str:
 
     A client's write and its next read may reach two of them, and each knows only its own writes.
     """
-    parts = _parts(dsn)
-    options = parse_qsl(parts.query, keep_blank_values=True) if parts is not None else ()
-    names = [name for name, _ in options]
-    is_open = "replicas" in names and "replica_sees" not in names
-    return f"{dsn}&replica_sees=all" if is_open else dsn
+    try:
+        parts = urlsplit(dsn)  # as the store reads it: a value may hold what a host may not
+    except ValueError:
+        return dsn
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    if parts.scheme not in _POSTGRES or "replicas" not in names or "replica_sees" in names:
+        return dsn
+    return parts._replace(query=f"{parts.query}&replica_sees=all").geturl()
 
 
 def redacted(dsn: str) -> str:
