@@ -32,6 +32,17 @@ def test_words_without_quotes_are_one_memory(cli: Cli) -> None:
     assert (refused.exit_code, "give `-` as the text" in refused.stderr) == (2, True)
 
 
+def test_stdin_beside_words_is_refused_and_not_dropped(cli: Cli) -> None:
+    for words in (("title", "-"), ("-", "title"), ("-", "-")):
+        refused = cli("remember", *words, stdin="the text itself\n")
+        assert (refused.exit_code, "`-` reads stdin" in refused.stderr) == (2, True)
+    cli.ok("remember", "Rome", "-", "Paris", "by", "train")
+    cli.ok("remember", "a dash: -")
+
+    told = [item["content"] for item in cli.json("list")["items"]]
+    assert told == ["a dash: -", "Rome - Paris by train"]
+
+
 def test_what_is_not_indexed_is_listed_and_not_recalled(cli: Cli) -> None:
     item_id = cli.remember("The alarm code is 4711", "--no-index")
 

@@ -36,7 +36,7 @@ _SHARE = 0.85
 """Share of a flood's text that all must have to the letter to be told by it alone."""
 _SHARE_OF_KEY = 0.7
 """The same for values of one fact: what holds of it is never missed."""
-_MOST_FACTS = 16
+_MAX_FACTS = 16
 """Facts whose values are left out by their text: each takes a condition for every field."""
 _LONGEST = 1_000
 _COMPARED = 16
@@ -201,7 +201,7 @@ class _Excluded:
             for (fact, _), same in by_words.items():
                 share = _SHARE_OF_KEY if fact else _SHARE
                 texts = [item.content for item in same]
-                is_flood = len(same) > _LINKED and not (fact and len(self.chunks) >= _MOST_FACTS)
+                is_flood = len(same) > _LINKED and not (fact and len(self.chunks) >= _MAX_FACTS)
                 chunk = _common(texts, share) if is_flood else ""
                 self.chunks |= {(fact, chunk)} if chunk else set()
                 self.ids |= set() if chunk else {item.id for item in same}
@@ -213,8 +213,8 @@ class _Excluded:
             return ()
         if not self.terms & terms_of(item) <= frozenset(words.terms(key.replace("_", " "))):
             return ()
-        whose = ((name, getattr(item.metadata, name)) for name in SCOPE_FIELDS)
-        return (("memory_type", "fact"), ("fact", key), *whose)
+        scope = ((name, getattr(item.metadata, name)) for name in SCOPE_FIELDS)
+        return (("memory_type", "fact"), ("fact", key), *scope)
 
     @property
     def where(self) -> Where:

@@ -35,6 +35,8 @@ def things_of(texts: Sequence[str], *, by_line: bool) -> list[Thing]:
     if by_line and list(texts) != ["-"]:
         raise UsageError("`--lines` splits stdin; give `-` as the text")
     if list(texts) != ["-"]:
+        if "-" in (texts[0], texts[-1]):  # between words it is a dash
+            raise UsageError("`-` reads stdin, and takes no words beside it; nothing was stored")
         return [Thing(" ".join(texts), "")]
     if not by_line:
         return [Thing(read_stdin().strip(), "")]
