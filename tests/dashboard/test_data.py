@@ -64,6 +64,8 @@ async def test_erasing_is_counted_first_and_needs_the_name(
     nothing = await visitor.http.get("/ui/data/erase", params=ANN)
 
     assert "This would erase" in counted.text
+    assert '<dd class="figure number">1</dd><dt class="meta">memory</dt>' in counted.text
+    assert '<strong class="number">1</strong> memory<' in erased.text
     assert mistyped.status_code in (400, 422)
     assert "type `ann`" in mistyped.json()["detail"]
     assert still == 1

@@ -85,7 +85,8 @@ EXPORTS = {
         "",
         (".jsonl",),
         "Everything",
-        "All memories with versions, forgotten ones and facts; can be imported without loss",
+        "All memories with versions, forgotten ones and facts, and key-value entries; can be"
+        " imported without loss",
     ),
     "csv": Export(
         "write_csv",
