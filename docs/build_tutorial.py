@@ -1,7 +1,8 @@
 """Writes docs/tutorial.ipynb, and runs it: `python docs/build_tutorial.py`.
 
 A test keeps it current. The cells stand here, so that they can be read and checked like other code.
-Each is run as a notebook would run it, and what it prints is kept as its output.
+Each is run as a notebook would run it, and what it prints is kept as its output. The tables that
+some of them end with are not: they hold ids and times.
 """
 
 import ast
@@ -34,8 +35,8 @@ Without a scope, these are memories of the default user. `recall` returns hits, 
 reasons why; in a notebook, the result is shown as a table.""",
     """\
 hits = memory.recall("What should the kids not eat?", k=1)
-for hit in hits:
-    print(hit.item.content)""",
+print(hits[0].item.content)
+hits""",
     "Named users are apart from each other, and from the default user.",
     """\
 alice = memory.scope("alice")
@@ -44,8 +45,10 @@ print([item.content for item in alice.list()])
 print(memory.recall("tea", mode="words"))""",
     "Rows for other tools: `to_dicts()`, and `to_pandas()` if pandas is installed.",
     """\
-for row in memory.list().to_dicts():
-    print(row["content"], row["extra"])""",
+items = memory.list()
+for row in items.to_dicts():
+    print(row["content"], row["extra"])
+items""",
     "A hit can be changed and forgotten as it is.",
     """\
 (hit,) = memory.recall("Oslo", mode="words")
@@ -58,7 +61,8 @@ shown as a bar of tokens and a table of its sections.""",
 chat = alice.chat("dinner")
 chat.add("What shall we drink tonight?")
 context = chat.context(budget=500)
-print(list(context.parts), context.tokens <= 500)""",
+print(list(context.parts), context.tokens <= 500)
+context""",
     "Facts have dates, and what held before stays known.",
     """\
 alice.facts.put("home_city", "Oslo", valid_from="2020-01-01")
@@ -67,18 +71,24 @@ print(alice.facts.get("home_city").value)
 print(alice.facts.get("home_city", as_of="2024-01-01").value, "before")""",
     "What takes long takes `progress=`, and `ProgressBar` draws it.",
     """\
+from pathlib import Path
+
 from orbiter.memory import ProgressBar
 from orbiter.memory.sync import export_file
 
+Path("alice.jsonl").unlink(missing_ok=True)  # of an earlier run: a file is never overwritten
 print(export_file(alice, "alice.jsonl", progress=ProgressBar("export")).records, "memories written")
 memory.close()""",
 )
 """Texts and code in turn, beginning with a text."""
 
 
-def run(cells: tuple[str, ...]) -> list[str]:
-    """Return what each of the code cells prints, run in order in a folder of their own."""
-    names: dict[str, Any] = {}
+def run(cells: tuple[str, ...], names: dict[str, Any] | None = None) -> list[str]:
+    """Return what each of the code cells prints, run in order in a folder of their own.
+
+    With *names*, what they define is there afterwards.
+    """
+    names = {} if names is None else names
     outputs = []
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         for code in cells:

@@ -270,6 +270,48 @@ async def test_times_may_be_iso_texts(any_memory: AgentMemory, who: str) -> None
         await alice.list(since="yesterday")
 
 
+class MissingTime(datetime):
+    """What pandas has for a date that is missing: it passes for a time, and is none."""
+
+    def __ne__(self, other: object) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = datetime.__hash__
+
+    def replace(self, *_: object, **__: object) -> "MissingTime":  # type: ignore[override]
+        return self
+
+    def astimezone(self, *_: object) -> "MissingTime":  # type: ignore[override]
+        raise ValueError("NaTType does not support astimezone")
+
+    def isoformat(self, *_: object, **__: object) -> str:
+        return "NaT"
+
+    __str__ = __repr__ = isoformat
+
+
+async def test_a_missing_date_of_a_table_is_refused_and_nothing_is_stored(
+    any_memory: AgentMemory, who: str
+) -> None:
+    ann, missing = any_memory.scope(who), MissingTime(2026, 1, 1)
+
+    with pytest.raises(ValueError, match="NaT is no time; leave it out"):
+        await ann.remember("tea", created_at=missing)
+    with pytest.raises(ValueError, match="NaT is no time; leave it out"):
+        await ann.remember_many(["tea", "milk"], created_at=missing)
+    with pytest.raises(ValueError, match="NaT is no time; leave it out"):
+        await ann.remember("tea", expires=missing)
+    with pytest.raises(ValueError, match="NaT is no time; leave it out"):
+        await ann.facts.put("drink", "tea", valid_from=missing)
+    with pytest.raises(ValueError, match="NaT is no time; leave it out"):
+        await ann.list(since=missing)
+
+    assert await ann.list() == []
+
+
 async def test_facts_and_the_past_take_iso_texts(memory: AgentMemory, who: str) -> None:
     alice = memory.scope(f"alice-{who}")
     await alice.facts.put("city", "Oslo", valid_from="2020-01-01", valid_to="2021-01-01")

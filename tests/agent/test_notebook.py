@@ -1,5 +1,6 @@
 """Notebooks and prompts: short reprs, HTML that only shows, rows, a bar, and the tutorial."""
 
+import ast
 import json
 import sys
 from collections.abc import Sequence
@@ -172,3 +173,26 @@ def test_the_tutorial_runs_and_says_what_it_prints() -> None:
     written = json.loads(build_tutorial.NOTEBOOK.read_text(encoding="utf-8"))
 
     assert json.loads(build_tutorial.notebook()) == written
+
+
+def test_the_tutorial_runs_twice_in_one_folder() -> None:
+    cells = build_tutorial.CELLS[1::2]
+
+    printed = build_tutorial.run((*cells, *cells))
+
+    assert printed[len(cells) - 1].endswith("memories written\n")
+    assert printed[-1].endswith("memories written\n")
+
+
+def test_a_cell_that_promises_a_table_ends_with_one() -> None:
+    names: dict[str, Any] = {}
+    codes = build_tutorial.CELLS[1::2]
+    ends = [ast.parse(code).body[-1] for code in codes]
+    shown = [ast.unparse(end) for end in ends if isinstance(end, ast.Expr)]
+
+    build_tutorial.run(codes[:-1], names)
+
+    tables = [names[name] for name in shown if name in names]
+    assert len(tables) == 3
+    assert all("<table" in each._repr_html_() for each in tables)
+    names["memory"].close()

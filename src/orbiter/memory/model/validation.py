@@ -263,6 +263,8 @@ def is_stored_json(exact: Any, stored: Any) -> bool:
 
 def to_utc(value: datetime) -> datetime:
     """Return *value* in UTC; a naive time is taken as UTC."""
+    if value != value:  # noqa: PLR0124 - as a missing date of pandas, which passes for a time
+        raise ValueError(f"{value} is no time; leave it out")
     if value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     try:
