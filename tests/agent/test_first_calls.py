@@ -326,6 +326,7 @@ async def test_a_hit_stands_for_its_memory(any_memory: AgentMemory, who: str) ->
     alice = any_memory.scope(f"alice-{who}")
     await alice.remember("green tea")
     (hit,) = await alice.recall("tea", mode="words")
+    assert (hit.id, hit.content) == (hit.item.id, "green tea")
 
     changed = await alice.update(hit, "black tea")
     assert changed.content == "black tea"

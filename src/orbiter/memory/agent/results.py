@@ -200,7 +200,8 @@ class ForgetResult:
         return iter(self.items)
 
     def __repr__(self) -> str:
-        return f"ForgetResult({len(self)} items, dry_run={self.dry_run})"
+        things = "item" if len(self) == 1 else "items"
+        return f"ForgetResult({len(self)} {things}, dry_run={self.dry_run})"
 
 
 @dataclass(frozen=True, slots=True)

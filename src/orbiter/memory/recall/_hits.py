@@ -57,6 +57,16 @@ class Hit:
     """The probability that it answers the question, from 0 to 1: the same in every store."""
 
     @property
+    def id(self) -> str:
+        """The id of the item."""
+        return self.item.id
+
+    @property
+    def content(self) -> str:
+        """The text of the item, as it was remembered."""
+        return self.item.content
+
+    @property
     def shown(self) -> MemoryItem:
         """The item as a model should see it: what does not hold any more says so."""
         if self.span is None:
