@@ -281,10 +281,10 @@ class MissingTime(datetime):
 
     __hash__ = datetime.__hash__
 
-    def replace(self, *_: object, **__: object) -> "MissingTime":  # type: ignore[override]
+    def replace(self, *_: object, **__: object) -> "MissingTime":
         return self
 
-    def astimezone(self, *_: object) -> "MissingTime":  # type: ignore[override]
+    def astimezone(self, *_: object) -> "MissingTime":
         raise ValueError("NaTType does not support astimezone")
 
     def isoformat(self, *_: object, **__: object) -> str:

@@ -104,14 +104,16 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest(cli: Cli, tmp_path: Pat
     cli.ok("remember", "tea")
     path = tmp_path / "erased-alcie.json"
 
+    preview = cli("erase", "--user", "alcie", "--dry-run")
     wrong = cli("erase", "--user", "alcie", "--yes", "--report", str(path))
     far = cli("erase", "--user", "zoe", "--yes")
     right = cli.json("erase", "--user", "alice", "--yes")
 
     assert wrong.exit_code == 0
-    assert "nothing was stored here of user `alcie`; did you mean `alice`?" in wrong.stderr
+    for each in (preview, wrong):
+        assert "nothing is stored here of user `alcie`; did you mean `alice`?" in each.stderr
     assert json.loads(path.read_text())["found"] is False
-    assert "nothing was stored here of user `zoe`\n" in far.stderr
+    assert "nothing is stored here of user `zoe`\n" in far.stderr
     assert right["found"] is True
 
 

@@ -114,6 +114,14 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: found for part in SECTIONS.values() for name, found in part.items()}
+_MEANT = {
+    "remember": ("add", "put", "save", "store"),
+    "recall": ("ask", "find", "query", "search"),
+    "forget": ("del", "delete", "remove", "rm"),
+    "list": ("all", "ls"),
+}
+_OTHER_NAMES = {other: [name] for name, others in _MEANT.items() for other in others}
+"""What other programs call these commands."""
 
 
 class Root(TyperGroup):
@@ -134,7 +142,7 @@ class Root(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that *args* begin with; say which one may have been meant."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = get_close_matches(args[0], COMMANDS, n=1)
+            near = _OTHER_NAMES.get(args[0], get_close_matches(args[0], COMMANDS, n=1))
             meant = f"did you mean `{near[0]}`?" if near else f"`{NAME} --help` lists them all"
             raise UsageError(f"there is no command `{args[0]}`; {meant}")
         return super().resolve_command(ctx, args)

@@ -153,6 +153,8 @@ async def erase(
                 run.out.data(there.to_dict())
             else:
                 run.out.show(styled(f"would erase {what}"))
+            if not there.total:
+                await _say_nothing(run, memory, scope)
             return 0
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
@@ -168,8 +170,7 @@ async def erase(
         for copy in done.not_searched:
             say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
         if not done.found:
-            near = await _near(memory, scope.get("user_id"))
-            say(f"nothing was stored here of {run.target.describe()}{near}", kind="note")
+            await _say_nothing(run, memory, scope)
     if report is not None:
         run.out.note(f"the report is in `{report}`")
     return code
@@ -188,6 +189,11 @@ def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | No
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
+
+
+async def _say_nothing(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
+    near = await _near(memory, scope.get("user_id"))
+    say(f"nothing is stored here of {run.target.describe()}{near}", kind="note")
 
 
 async def _near(memory: "AgentMemory", name: str | None) -> str:
