@@ -9,6 +9,7 @@ from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START, turn
 
 from orbiter.memory import (
+    AIMemory,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
@@ -63,8 +64,25 @@ async def test_the_question_that_was_just_stored_is_not_its_own_answer(
         if model is None:
             assert not {"grey", "umbrella"} & set(_ids(found))
         told = {reason.part: reason for hit in found[1:] for reason in hit.why}
-        assert told["echo"].points == -3.0
+        assert told["echo"].points == -4.5
         assert told["echo"].text == "asks the same, so it is not an answer"
+
+
+@MODELS
+@pytest.mark.parametrize("asked", ["car", "Where is my car?", "where is the car parked"])
+async def test_an_earlier_question_about_the_same_comes_behind_what_answers(
+    opened: Opening, model: HashEmbeddings | None, asked: str
+) -> None:
+    said = ["Where is my car parked?", "I do not know yet.", "The car is in the garage"]
+    async with opened(model) as store:
+        for number, text in enumerate(said):
+            kind = AIMemory if number == 1 else HumanMemory
+            where = MemoryMetadata(user_id=ANN.user_id, session_id="s")
+            await store.add(kind(id=str(number), content=text, metadata=where))
+
+        found = await recall(store, asked, scope=ANN, now=NOW)
+
+        assert _ids(found)[0] == "2"
 
 
 @MODELS

@@ -49,8 +49,9 @@ _SPAN = 2
 _FEW = 20
 UNRELATED = 0.15
 """The cosine that texts with nothing in common stay below, mostly and for most models."""
-_ECHO = 0.6
-"""Share of terms in common from which a question is the same question."""
+_ECHO = 0.5
+"""Share of terms in common from which a question is the same question. "Where is my car parked?"
+asks what "Where is my car?" asks."""
 
 
 @dataclass(frozen=True, slots=True)

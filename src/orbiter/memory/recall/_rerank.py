@@ -59,8 +59,8 @@ __all__ = [
 
 Weights = Mapping[str, float]
 
-_ECHO = -3.0
-"""Not fitted: the question that was just stored must not be its own answer."""
+_ECHO = -4.5
+"""Not fitted: a question that was stored must not come before what answers it."""
 
 
 @dataclass(frozen=True, slots=True)
