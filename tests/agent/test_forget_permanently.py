@@ -134,6 +134,7 @@ async def test_no_byte_of_it_is_left_in_any_file(tmp_path: Path, open_memory: Op
     memory = open_memory(f"sqlite:///{folder}/agent.db", embeddings=cache, audit="writes")
     alice = memory.scope(user_id="alice-nightjar")
     item = await alice.remember(EARLIER, extra={"where": "behindtheharmonium"})
+    await memory.flush()  # else it may be changed before it has a vector
     await alice.update(item.id, SECRET)
     await alice.remember(KEPT)
     await memory.flush()
