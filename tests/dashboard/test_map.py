@@ -220,13 +220,18 @@ async def test_an_erasure_leaves_no_hash_of_anybody_in_the_file_and_moves_nobody
     assert [len(each["points"]) for each in maps] == [len(after)]  # and no map of ann's
 
 
+async def _with_keys_elsewhere(served: Served, client: Client, tmp_path: Path) -> httpx.AsyncClient:
+    """Return a client of a server whose keys are in a folder of their own."""
+    (tmp_path / "keys").mkdir()
+    keys = KeyFile(tmp_path / "keys" / "some.keys.json")
+    return client(await served(keys=keys), new_key(keys, "admin"))
+
+
 async def test_an_erasure_by_another_process_finds_the_file_of_a_server_with_keys_elsewhere(
     served: Served, client: Client, memory: AgentMemory, tmp_path: Path
 ) -> None:
     await fill(memory)
-    (tmp_path / "keys").mkdir()
-    keys = KeyFile(tmp_path / "keys" / "some.keys.json")
-    site = client(await served(keys=keys), new_key(keys, "admin"))
+    site = await _with_keys_elsewhere(served, client, tmp_path)
     await places_of(site)
     async with AgentMemory(memory.url, embeddings=None, summaries=None) as other:
         assert await other.erase(user_id="ann")
@@ -238,9 +243,7 @@ async def test_an_erasure_removes_the_file_that_early_servers_kept_beside_their_
     served: Served, client: Client, memory: AgentMemory, tmp_path: Path
 ) -> None:
     await fill(memory)
-    (tmp_path / "keys").mkdir()
-    keys = KeyFile(tmp_path / "keys" / "some.keys.json")
-    site = client(await served(keys=keys), new_key(keys, "admin"))
+    site = await _with_keys_elsewhere(served, client, tmp_path)
     (tmp_path / "keys" / "some.map.json").write_text("{}")
 
     assert (await site.post("/v1/erase", json={"user_id": "ann"})).json()["proven"]

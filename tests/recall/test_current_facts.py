@@ -139,14 +139,19 @@ async def test_what_is_trusted_too_little_covers_nothing() -> None:
     assert careful[0].passage.endswith("(since 1 Mar 2024)")
 
 
+def _many_cities() -> list[FactMemory]:
+    """Return four hundred values of one key, one after the other."""
+    return [
+        _fact(f"town {number}", _day(2015) + timedelta(days=number), key="city")
+        for number in range(400)
+    ]
+
+
 @MODELS
 async def test_a_key_with_many_earlier_values_hides_neither_its_value_nor_other_memories(
     opened: Opening, model: HashEmbeddings | None
 ) -> None:
-    places = [
-        _fact(f"town {number}", _day(2015) + timedelta(days=number), key="city")
-        for number in range(400)
-    ]
+    places = _many_cities()
     places[100] = _fact("town 100", places[100].valid_from, key="city", valid_to=_day(2030))
     note = MemoryItem(content="A city needs trees, says Ann.", metadata=ANN, created_at=_day(2014))
     read = 0
@@ -177,10 +182,7 @@ async def test_a_key_with_many_earlier_values_hides_neither_its_value_nor_other_
 async def test_many_values_in_one_scope_hide_no_value_of_the_same_key_in_another(
     opened: Opening, model: HashEmbeddings | None
 ) -> None:
-    places = [
-        _fact(f"town {number}", _day(2015) + timedelta(days=number), key="city")
-        for number in range(400)
-    ]
+    places = _many_cities()
     work = MemoryMetadata(user_id="ann", session_id="work")
     labelled = MemoryMetadata(user_id="ann", extra={"fact": "city"})
     note = MemoryItem(

@@ -535,6 +535,7 @@ def test_a_report_is_short_and_can_be_added_up() -> None:
     assert (one + two).total == 1_205
     assert one
     assert not one + two
+    assert hash(one) == hash(one + Erasure())
     assert str(Erasure()) == "there was nothing to erase\nnothing is left"
 
 

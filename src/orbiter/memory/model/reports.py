@@ -139,7 +139,7 @@ class Erasure:
     """Whether it was only counted, and nothing was touched."""
     not_searched: tuple[str, ...] = ()
     """Copies that `restore` kept beside a SQLite store; delete them."""
-    erased: dict[str, str] = field(default_factory=dict)
+    erased: dict[str, str] = field(default_factory=dict, hash=False)
     """Whose it was, such as `{"user_id": "bob"}`; empty if single memories were erased."""
     at: datetime | None = None
     """When it was done."""
