@@ -124,8 +124,8 @@ async def test_a_name_that_only_a_handle_has_says_so(memory: AgentMemory) -> Non
 
 def test_the_blocking_form_says_so_too() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
-        with pytest.raises(AttributeError, match=r"`memory.default_user.remember_many`"):
-            getattr(memory, "remember_many")  # noqa: B009 - types know that it is not there
+        with pytest.raises(AttributeError, match=r"`memory.default_user.evict`"):
+            getattr(memory, "evict")  # noqa: B009 - types know that it is not there
         with pytest.raises(AttributeError, match=r"has no attribute 'remember_mny'$"):
             getattr(memory, "remember_mny")  # noqa: B009
 

@@ -197,7 +197,7 @@ async def _call_with_canaries(method: Any) -> None:
 ALIASES = {
     ScopedMemory: {"add", "search", "get_all", "delete"},
     AgentMemory: {"settle", "remember", "recall", "list", "update", "forget"}
-    | {"add", "count_by", "get_all", "search"},
+    | {"add", "remember_many", "count_by", "get_all", "search"},
 }
 
 

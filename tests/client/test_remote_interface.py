@@ -25,7 +25,7 @@ from orbiter.memory.wire import OPERATIONS, Operation
 
 MADE_OF_OTHERS: dict[type, set[str]] = {
     AgentMemory: {"settle", "init", "close", "remember", "recall", "list", "update", "forget"}
-    | {"count_by", "add", "search", "get_all"},
+    | {"count_by", "remember_many", "add", "search", "get_all"},
     ScopedMemory: {"add", "search", "get_all", "delete"},
     KeyValue: {"put", "get", "delete"},
 }

@@ -53,7 +53,7 @@ CLASSES: dict[str, type] = {
 }
 NOT_CALLED = {
     "memory": {"init", "close", "backup", "restore", "settle"}
-    | {"remember", "recall", "list", "update", "forget", "count_by"}
+    | {"remember", "remember_many", "recall", "list", "update", "forget", "count_by"}
     | {"add", "search", "get_all"},
     "scope": {"add", "search", "get_all", "delete"},
     "kv": {"put", "get", "delete"},

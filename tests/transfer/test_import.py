@@ -226,7 +226,7 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
     for name, what in {
         "a.json": "it is JSON with `what`",
         "empty.jsonl": "it is empty",
-        "rows.csv": "it looks like CSV",
+        "rows.csv": "it looks like CSV with the columns `id`, `text`; .*remember_many",
         "prose.txt": "it is plain text",
         "photo.bin": "it is binary",
         "folder": "it contains no files",

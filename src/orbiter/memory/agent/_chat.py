@@ -28,6 +28,7 @@ from orbiter.memory.agent.inputs import (
     within,
 )
 from orbiter.memory.agent.interface import ScopedHandle, operation
+from orbiter.memory.agent.keywords import ScopeId, as_name
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_budget
@@ -103,11 +104,11 @@ class Home(Protocol):
 class Chat(ScopedHandle):
     """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
 
-    def __init__(self, session: "ScopeSession", handle: Home, chat_id: str) -> None:
+    def __init__(self, session: "ScopeSession", handle: Home, chat_id: ScopeId) -> None:
         super().__init__(session)
         self._handle = handle
-        self._id = chat_id
         self._scope = narrowed(handle.scope, chat_id)
+        self._id = str(as_name(chat_id))
 
     def _address(self) -> tuple[str, dict[str, object]]:
         return "chat", {"chat_id": self._id}

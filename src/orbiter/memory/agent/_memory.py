@@ -234,8 +234,8 @@ class AgentMemory(Handle):
     def default_user(self) -> ScopedMemory:
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
-        `remember`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of this object are
-        its calls.
+        `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
+        this object are its calls.
         """
         return self.scope(DEFAULT_USER)
 
@@ -251,13 +251,14 @@ class AgentMemory(Handle):
     # A personal agent, which names nobody
 
     remember = _by_default_user(ScopedMemory.remember)
+    remember_many = _by_default_user(ScopedMemory.remember_many)
     recall = _by_default_user(ScopedMemory.recall)
     list = _by_default_user(ScopedMemory.list)
     count_by = _by_default_user(ScopedMemory.count_by)
     update = _by_default_user(ScopedMemory.update)
     forget = _by_default_user(ScopedMemory.forget)
 
-    def chat(self, chat_id: str) -> "Chat":
+    def chat(self, chat_id: ScopeId) -> "Chat":
         """Return the conversation of that name of the default user, which may be a new one."""
         return self.default_user.chat(chat_id)
 

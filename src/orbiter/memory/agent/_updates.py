@@ -5,10 +5,11 @@ ids its memories have, and an id that was used once is never used again, also af
 was forgotten. So the store decides in one step, and of two who race one is refused.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from orbiter.memory.agent.extraction_jobs import is_job
 from orbiter.memory.agent.inputs import belongs, derived_id
 from orbiter.memory.agent.runtime import Store, keeps_versions, must_find, versioned
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
@@ -16,8 +17,21 @@ from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.model.reports import ItemVersion
+from orbiter.memory.tasks.progress import advance
 
-__all__ = ["change", "insert_many", "insert_one", "pages", "restore", "versions"]
+__all__ = [
+    "change",
+    "forget_all",
+    "insert_many",
+    "insert_one",
+    "pages",
+    "remove",
+    "restore",
+    "versions",
+]
+
+Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
+"""What is told of items that change: the summaries of their chats."""
 
 _PAGE = 1_000
 _TRIES = 100
@@ -73,6 +87,28 @@ async def pages(
         if len(page) < _PAGE:
             return
         cursor = None if are_removed else page[-1]
+
+
+async def forget_all(
+    store: Store, tell: Changed, query: Query, *, dry_run: bool
+) -> list[MemoryItem]:
+    """Forget all that is asked for, a page at a time; return what."""
+    items: list[MemoryItem] = []
+    async for page in pages(store, query, are_removed=not dry_run):
+        if not dry_run:
+            await remove(store, tell, page)
+        items += page if query.memory_type is not None else (i for i in page if not is_job(i))
+        advance(len(items))
+    return items
+
+
+async def remove(store: Store, tell: Changed, items: Sequence[MemoryItem]) -> None:
+    """Forget items; *tell* is called before and after, and drops what says more than they do."""
+    # The summary before, so that a crash leaves none that tells more than the chat; and after,
+    # as one may have been made meanwhile.
+    await tell(store, items)
+    await store.delete_many([item.id for item in items])
+    await tell(store, items)
 
 
 async def versions(

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from orbiter.memory.agent.keywords import Time, read_time
+from orbiter.memory.agent.keywords import ScopeId, Time, as_name, read_time
 from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.model.copying import copy_item, copy_metadata, item_of_text
 from orbiter.memory.model.items import (
@@ -482,13 +482,13 @@ def derived_id(scope: MemoryMetadata, *parts: str | int) -> str:
     return f"{RESERVED}{digest}"
 
 
-def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:
+def narrowed(scope: MemoryMetadata, chat_id: ScopeId) -> MemoryMetadata:
     """Return the scope of a conversation: one step narrower than *scope*."""
-    require_text("chat_id", chat_id)
+    name_of_chat = require_text("chat_id", as_name(chat_id))
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     for name in ("session_id", "task_id"):
         if fields[name] is None:
-            fields[name] = chat_id
+            fields[name] = name_of_chat
             return MemoryMetadata(**fields)
     raise QueryError(
         f"this handle is already one task of one session, `{scope.task_id}` of "

@@ -7,17 +7,20 @@ unknown keyword is a `TypeError` that names the nearest one.
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
+from datetime import date, datetime
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, overload
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
-from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.validation import plain_time, plain_value
 
 __all__ = [
     "ArgumentReader",
@@ -32,6 +35,7 @@ __all__ = [
     "as_name",
     "checked_keywords",
     "read_time",
+    "rows_as_items",
     "unknown_attribute",
 ]
 
@@ -43,8 +47,8 @@ _ListingT = TypeVar("_ListingT", bound="_Listing")
 ScopeId = str | int | UUID
 """What names a user, a session, a task or an agent; numbers and UUIDs are kept as their text."""
 
-Time = datetime | str
-"""A time, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
+Time = datetime | date | str
+"""A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
 
 
 class _Hit(Protocol):
@@ -131,6 +135,7 @@ _HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
 """Where handles are, and their blocking forms: whoever calls them stands above these."""
 
 _ITEMS = frozenset(("fact_id", "item", "item_id"))
+_ROWS = "things"
 _NEVER = "never"
 
 
@@ -143,6 +148,7 @@ def _nearest(name: str, names: Sequence[str]) -> str | None:
 
 def as_name(value: object) -> object:
     """Return the id of a user or another scope as text; what is no id comes back as it is."""
+    value = plain_value(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number or isinstance(value, UUID) else value
 
@@ -162,9 +168,13 @@ def read_time(name: str, value: Time) -> datetime: ...
 
 
 def read_time(name: str, value: Time | None) -> datetime | None:
-    """Return *value*, or the time that its ISO 8601 text names; without a zone it is UTC."""
+    """Return *value* as a datetime, or that of its ISO 8601 text; without a zone it is UTC.
+
+    What is no time comes back as it is.
+    """
     if not isinstance(value, str):
-        return value
+        moment: datetime | None = plain_time(value)
+        return moment
     try:
         return datetime.fromisoformat(value)
     except ValueError:
@@ -172,6 +182,62 @@ def read_time(name: str, value: Time | None) -> datetime | None:
             f"`{name}` must be a datetime, or a text such as `2026-11-16` or "
             f"`2026-11-16T09:30+01:00`, not {value!r}"
         ) from None
+
+
+def _rows_of(table: Any) -> Any:
+    """Return a table or a column of pandas, polars or numpy, or an iterator, as a list."""
+    if isinstance(table, Sequence | Mapping):
+        return table
+    if hasattr(table, "columns") and hasattr(table, "to_dict"):
+        return table.to_dict("records")
+    if hasattr(table, "columns") and hasattr(table, "to_dicts"):
+        return table.to_dicts()
+    if hasattr(table, "tolist"):
+        return table.tolist()
+    if hasattr(table, "to_list"):
+        return table.to_list()
+    return list(table) if isinstance(table, Iterator) else table
+
+
+def _plain_cell(cell: Any) -> Any:
+    """Return what a row holds as JSON has it: a time as its text, nothing for a missing value."""
+    is_number = isinstance(cell, float | date) or type(cell).__module__ == "numpy"
+    is_missing = is_number and not getattr(cell, "ndim", 0) and cell != cell  # noqa: PLR0124 - as it is not itself
+    if is_missing or type(cell).__name__ == "NAType":  # of pandas, which cannot be compared
+        return None
+    plain = plain_value(cell)
+    return plain.isoformat() if isinstance(plain, date) else plain
+
+
+def rows_as_items(things: Iterable[Any], text: str | None) -> Sequence[Any]:
+    """Return rows as items whose content is the field *text*, and whose labels are the others.
+
+    Without *text*, what is given comes back as it is.
+    """
+    if text is None:
+        return things  # type: ignore[return-value]  # a list, as the reader made it
+    require_text("text", text)
+    return [_row_as_item(place, row, text) for place, row in enumerate(things)]
+
+
+def _row_as_item(place: int, row: Any, field: str) -> MemoryItem:
+    if not isinstance(row, Mapping):
+        raise QueryError(f"row {place} must be a dict, as `text` names one of its fields: {row!r}")
+    if field not in row:
+        meant = _nearest(field, [name for name in row if isinstance(name, str)])
+        way = f"did you mean `{meant}`?" if meant else f"it has `{'`, `'.join(map(str, row))}`"
+        raise QueryError(f"row {place} has no field `{field}`; {way}")
+    content = row[field]
+    if content is None or (isinstance(content, str) and not content.strip()):
+        raise QueryError(f"row {place} has no text in `{field}`; leave such rows out")
+    if not isinstance(content, str):
+        raise QueryError(f"`{field}` of row {place} must be a text, not {content!r}")
+    extra = {name: cell for name, cell in row.items() if name != field and cell is not None}
+    try:
+        return MemoryItem(content=content, metadata=MemoryMetadata(extra=extra))
+    except ValueError as exc:
+        said = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else exc
+        raise QueryError(f"row {place} cannot be stored: {said}") from None
 
 
 class ArgumentReader:
@@ -189,7 +255,7 @@ class ArgumentReader:
         self._times = frozenset(
             each.name for each in parameters if _DATETIME.search(str(each.annotation))
         )
-        self._special = self._times | _ITEMS.union(SCOPE_FIELDS) & self._names
+        self._special = self._times | _ITEMS.union(SCOPE_FIELDS, (_ROWS,)) & self._names
 
     def read(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -197,12 +263,29 @@ class ArgumentReader:
         """Return the arguments of a call as the method takes them."""
         if not kwargs.keys() <= self._names:
             kwargs = self._renamed(kwargs)
+        args = tuple(map(plain_value, args))
+        kwargs = {name: plain_value(value) for name, value in kwargs.items()}
         if not self._special.isdisjoint(kwargs):
             kwargs = {name: self._value(name, value) for name, value in kwargs.items()}
         if args and not self._special.isdisjoint(self._order[: len(args)]):
             named = zip(self._order, args, strict=False)
             args = (*(self._value(*each) for each in named), *args[len(self._order) :])
+        if kwargs.get("text") is not None and self._order[0] == _ROWS:
+            args, kwargs = self._with_plain_rows(args, kwargs)
         return args, kwargs
+
+    def _with_plain_rows(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        rows = args[0] if args else kwargs.get(_ROWS)
+        if isinstance(rows, list | tuple):
+            rows = [
+                {name: _plain_cell(cell) for name, cell in row.items()}
+                if isinstance(row, Mapping)
+                else row
+                for row in rows
+            ]
+        return ((rows, *args[1:]), kwargs) if args else (args, {**kwargs, _ROWS: rows})
 
     def _value(self, name: str, value: Any) -> Any:
         if name not in self._special:
@@ -211,6 +294,8 @@ class ArgumentReader:
             return read_time(name, value) if value != _NEVER else value
         if name in SCOPE_FIELDS:
             return as_name(value)
+        if name == _ROWS:
+            return _rows_of(value)
         if name == "item" and isinstance(value, list | tuple):
             return [self._value(name, each) for each in value]
         return value if name == "item" and isinstance(value, MemoryItem) else as_id(value)

@@ -5,7 +5,7 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 """
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack
 
 from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
-from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore
-from orbiter.memory.agent.extraction_jobs import is_job, without_jobs
+from orbiter.memory.agent._updates import (
+    change,
+    forget_all,
+    insert_many,
+    insert_one,
+    remove,
+    restore,
+)
+from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.inputs import (
     Given,
     Index,
@@ -35,11 +42,13 @@ from orbiter.memory.agent.keywords import (
     ExtraNames,
     ItemRef,
     LimitNames,
+    ScopeId,
     SizeNames,
     Time,
     advised,
     as_id,
     read_time,
+    rows_as_items,
 )
 from orbiter.memory.agent.results import ForgetResult, Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
@@ -56,7 +65,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.tasks.offload import apart, has_many_values
-from orbiter.memory.tasks.progress import Progress, advance, track
+from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
@@ -142,8 +151,9 @@ class ScopedMemory(MaintenanceMixin):
     @operation("remember_many")
     async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
-        things: Sequence[Given],
+        things: Iterable[Given],
         *,
+        text: str | None = None,
         tags: Sequence[str] | None = None,
         importance: float | None = None,
         source: str | None = None,
@@ -157,14 +167,17 @@ class ScopedMemory(MaintenanceMixin):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
+        With *text*, they are rows: the field of that name is the memory, all others go to its
+        `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
         more = labels(tags, importance, source, extra, index=read_flag(index))
-        load = partial(read_messages, things, self._scope, more, format, as_human=False)
-        items = await apart(has_many_values([things, more]), load)
+        load = partial(read_messages, scope=self._scope, extra=more, format=format, as_human=False)
+        is_much = has_many_values([things, more])
+        items = await apart(is_much, lambda: load(rows_as_items(things, text)))
         date_items(items, created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
@@ -366,32 +379,13 @@ class ScopedMemory(MaintenanceMixin):
             there = [await find(store, item_id, self._scope) for item_id in ids]
             found = [each for each in there if each is not None]
             if found and not dry_run:
-                await self._remove(store, found)
+                await remove(store, self._chats.changed, found)
         else:
             with track(progress):
-                found = await self._forget_all(store, asked, dry_run=dry_run)
+                found = await forget_all(store, self._chats.changed, asked, dry_run=dry_run)
         if found and not dry_run:
             self._core.events.emit_items("forgotten", found)
         return ForgetResult(tuple(found), dry_run)
-
-    async def _forget_all(
-        self, store: Store, asked: Query, *, dry_run: bool
-    ) -> builtins.list[MemoryItem]:
-        """Forget all that is asked for, a page at a time; return what."""
-        items: builtins.list[MemoryItem] = []
-        async for page in pages(store, asked, are_removed=not dry_run):
-            if not dry_run:
-                await self._remove(store, page)
-            items += page if asked.memory_type is not None else (i for i in page if not is_job(i))
-            advance(len(items))
-        return items
-
-    async def _remove(self, store: Store, items: Sequence[MemoryItem]) -> None:
-        # The summary before, so that a crash leaves none that tells more than the chat; and after,
-        # as one may have been made meanwhile.
-        await self._chats.changed(store, items)
-        await store.delete_many([item.id for item in items])
-        await self._chats.changed(store, items)
 
     @operation("restore")
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
@@ -443,7 +437,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # Conversations
 
-    def chat(self, chat_id: str) -> "Chat":
+    def chat(self, chat_id: ScopeId) -> "Chat":
         """Return the conversation of that name in this scope, which may be a new one.
 
         It is one step narrower than the handle: a session of it, or, where the handle names a

@@ -250,7 +250,8 @@ def read_shape(
         raise MessageError(
             f"message 0: it has no `role`, only {keys_of(held)}, and is not a message known here; "
             "give {'role': …, 'content': …}, or a message or a whole answer of "
-            f"{', '.join(most)} or {last}"
+            f"{', '.join(most)} or {last}; rows of a table are stored by "
+            f'`remember_many(rows, text="{next(iter(held), "…")}")`'
         )
     return [(found, dict(held))]
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.validation import check_text, to_utc
+from orbiter.memory.model.validation import check_text, plain_time, plain_value, to_utc
 
 __all__ = [
     "FIELDS",
@@ -372,8 +372,9 @@ def _all_of(parts: list[Condition]) -> Condition:
 
 def _scalar(place: Place, value: object) -> Scalar:
     """Return what a value may be equal to, of a plain type."""
+    value = plain_value(value)
     if place.name in TIMES and not place.is_extra:
-        return None if value is None else _time(place, value)
+        return None if value is None else _time(place, plain_time(value))
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

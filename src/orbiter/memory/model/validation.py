@@ -7,7 +7,7 @@ accept. Every function returns the checked value or raises a `ValueError` that n
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Protocol
@@ -23,6 +23,8 @@ __all__ = [
     "check_tag",
     "check_text",
     "is_stored_json",
+    "plain_time",
+    "plain_value",
     "to_utc",
 ]
 
@@ -180,6 +182,7 @@ class _Walk:
         self.room = max_bytes
 
     def copy(self, value: object, path: str, depth: int) -> Json:
+        value = plain_value(value)
         if value is None or value is True or value is False:
             return self._spend(value, 5)
         if isinstance(value, str):
@@ -259,6 +262,32 @@ def is_stored_json(exact: Any, stored: Any) -> bool:
     if isinstance(exact, float) and isinstance(stored, int) and not isinstance(stored, bool):
         return exact == float(stored)
     return type(exact) is type(stored) and bool(exact == stored)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number, a time or a duration of numpy or pandas as Python's own.
+
+    All else comes back as it is, also an array and a time that is missing.
+    """
+    module = type(value).__module__
+    if module == "builtins" or module.partition(".")[0] not in ("numpy", "pandas"):
+        return value
+    is_time = isinstance(value, datetime | timedelta)
+    if not is_time and (getattr(value, "ndim", None) != 0 or not hasattr(value, "dtype")):
+        return value
+    if value != value:  # noqa: PLR0124 - as a missing one is not itself
+        return value
+    if is_time:  # of pandas, with nanoseconds, which no store keeps
+        is_span = isinstance(value, timedelta)
+        return value.to_pytimedelta() if is_span else value.to_pydatetime(warn=False)
+    kind = {"M": "datetime64[us]", "m": "timedelta64[us]"}.get(value.dtype.kind)
+    return (value if kind is None else value.astype(kind)).item()
+
+
+def plain_time(value: Any) -> Any:
+    """Return a time of numpy or pandas, or the midnight of a day, as a datetime, else *value*."""
+    plain = plain_value(value)
+    return datetime.combine(plain, time.min) if type(plain) is date else plain
 
 
 def to_utc(value: datetime) -> datetime:

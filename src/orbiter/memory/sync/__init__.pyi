@@ -2,7 +2,7 @@
 
 import builtins
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -166,8 +166,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def default_user(self) -> ScopedMemory:
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
-        `remember`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of this object are
-        its calls.
+        `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
+        this object are its calls.
         """
     def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
@@ -197,6 +197,29 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. An item with an id that is stored replaces it.
+        """
+    def remember_many(
+        self,
+        things: Iterable[Given],
+        *,
+        text: str | None = None,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        created_at: Time | None = None,
+        expires: Time | timedelta | None = None,
+        index: bool = True,
+        idempotency_key: str | None = None,
+        format: Format | None = None,
+        **_names: Unpack[ExtraNames],
+    ) -> builtins.list[MemoryItem]:
+        """Keep texts, items and messages in one step, all or none; return them as stored.
+
+        With *text*, they are rows: the field of that name is the memory, all others go to its
+        `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        With an *idempotency_key*, only the first call stores something. Calling again brings
+        nothing back, and returns those that are still there. The rest applies to each of them.
         """
     def recall(
         self,
@@ -313,7 +336,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """
-    def chat(self, chat_id: str) -> Chat:
+    def chat(self, chat_id: ScopeId) -> Chat:
         """Return the conversation of that name of the default user, which may be a new one."""
     def add(
         self,
@@ -446,8 +469,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def remember_many(
         self,
-        things: Sequence[Given],
+        things: Iterable[Given],
         *,
+        text: str | None = None,
         tags: Sequence[str] | None = None,
         importance: float | None = None,
         source: str | None = None,
@@ -461,6 +485,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
+        With *text*, they are rows: the field of that name is the memory, all others go to its
+        `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
@@ -565,7 +591,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
         shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
-    def chat(self, chat_id: str) -> Chat:
+    def chat(self, chat_id: ScopeId) -> Chat:
         """Return the conversation of that name in this scope, which may be a new one.
 
         It is one step narrower than the handle: a session of it, or, where the handle names a

@@ -7,6 +7,7 @@ from typing import Any
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.validation import plain_time
 from orbiter.memory.wire._item_codecs import status_schema
 from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, short_repr
 
@@ -24,6 +25,7 @@ def _dump_where(value: Any) -> Any:
 
 
 def _timeless(value: Any) -> Any:
+    value = plain_time(value)
     if isinstance(value, datetime):
         return INSTANT.dump(value)
     if isinstance(value, Mapping):

@@ -14,6 +14,7 @@ from typing import Any
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.chat_history import seed_of
 from orbiter.memory.agent.inputs import derived_id, labels, read, read_messages
+from orbiter.memory.agent.keywords import rows_as_items
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import OpenCalls
@@ -79,7 +80,8 @@ def _wanted(
     more = labels(*(given.get(name) for name in names), index=index)
     if call == "remember":
         return [read(given["what"], home.scope, more, form)]
-    return read_messages(given["things"], home.scope, more, form, as_human=False)
+    things = rows_as_items(given["things"], given.get("text"))
+    return read_messages(things, home.scope, more, form, as_human=False)
 
 
 @dataclass(frozen=True, slots=True)

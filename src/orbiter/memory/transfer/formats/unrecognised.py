@@ -1,5 +1,6 @@
 """What a file is that no format recognises, in words that help to find out what to do."""
 
+import csv
 import json
 from contextlib import suppress
 
@@ -11,7 +12,7 @@ from orbiter.memory.transfer.native import is_native
 
 __all__ = ["is_store", "looks_like", "unknown"]
 
-_SHOWN = 6
+_MAX_NAMES = 6
 _COLUMNS = 2
 _ENDINGS = {".csv": ",", ".tsv": "\t"}
 
@@ -52,7 +53,7 @@ def _tables(source: OpenedFile) -> str:
                 "it has checkpoints of LangGraph, not memories; copy them with `copy_checkpoints` "
                 "of `orbiter.memory.integrations.langgraph`"
             )
-        names = names[:_SHOWN]
+        names = names[:_MAX_NAMES]
         tables = f" with the tables `{'`, `'.join(names)}`" if names else " without tables"
         return f"it is a SQLite file{tables}, none of which is known"
     return "it is a SQLite file that cannot be opened"
@@ -67,9 +68,13 @@ def _text(name: str, text: str) -> str:
         is_even = len(counts) == 1 and min(counts) >= _COLUMNS - 1 and len(lines) > 1
         if name.lower().endswith(ending) or is_even:
             kind = ending[1:].upper()
+            header = next(csv.reader(lines[:1], delimiter=mark), [])
+            names = [name[:40] for name in header[:_MAX_NAMES]]
+            tabs = ', delimiter="\\t"' if mark == "\t" else ""
             return (
-                f"it looks like {kind}, which cannot be imported; read its rows and store them "
-                "with `remember_many`"
+                f"it looks like {kind} with the columns `{'`, `'.join(names)}`; store its rows by "
+                f'`remember_many(csv.DictReader(open(path){tabs}), text="…")`, where `text` names '
+                "the column that is the memory"
             )
     return "it is plain text; name it `.md` to take it as a note"
 
@@ -81,8 +86,12 @@ def _json(text: str, first: str) -> str:
             if isinstance(found, list):
                 found = found[0] if found else {}
             if isinstance(found, dict) and found:
-                keys = "`, `".join(str(key)[:40] for key in list(found)[:_SHOWN])
-                return f"it is JSON with `{keys}`, which no known format has"
+                keys = "`, `".join(str(key)[:40] for key in list(found)[:_MAX_NAMES])
+                return (
+                    f"it is JSON with `{keys}`, which no known format has; store rows with "
+                    '`remember_many(rows, text="…")`, where `text` names the field that is the '
+                    "memory"
+                )
             return "it is JSON that contains no objects"
     return "it looks like JSON, but it is of an unknown format, or damaged"
 
