@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory.text.words import COMMON, PASSAGE_WORDS, passages, stem, terms, tokens
+from orbiter.memory.text.words import (
+    _ASCII_WORD,
+    COMMON,
+    PASSAGE_WORDS,
+    _folded,
+    passages,
+    stem,
+    terms,
+    tokens,
+)
 
 SAME = """
 paint painted painting paints
@@ -189,6 +198,46 @@ def test_upper_case_and_lower_case_have_the_same_terms() -> None:
     text = "Ann Painted a HOUSE in Zürich, Ελλάδα and МОСКВА"
 
     assert terms(text) == terms(text.upper()) == terms(text.lower())
+
+
+PIECES = st.sampled_from(
+    [
+        "it's",
+        "don't",
+        "c++",
+        "c#",
+        "3.14",
+        "1,250",
+        "81.7,",
+        "v1.2.3",
+        "a_b",
+        "x'",
+        "'t",
+        "'s",
+        "O'Neil's",
+        "F#m",
+        "++",
+        "#tag",
+        "a+b",
+        "3d",
+        "don't_x",
+        "Caroline:",
+        "word",
+        "5",
+        "1.",
+        "_",
+        "-",
+        ",",
+        ".",
+        "!",
+        "'d_",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.sampled_from((" ", "\n", "’", "\x1f")), max_size=12).map("".join))
+def test_a_plain_text_has_the_tokens_that_the_pattern_of_words_finds(text: str) -> None:
+    assert tokens(text) == _ASCII_WORD.findall(_folded(text))
 
 
 def test_a_very_long_word_is_one_term() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from orbiter.memory.backends.vector.matrix import VectorMatrix
-from orbiter.memory.backends.vector.top_k import Rows, ranked
+from orbiter.memory.backends.vector.normalize import directions
+from orbiter.memory.backends.vector.top_k import Rows, product, ranked
 
 SIZE = 3
 # Few values, so that many vectors are equal or opposite: ties are where order goes wrong.
@@ -340,3 +341,39 @@ def test_ranks_given_with_many_keys_replace_those_they_had() -> None:
     assert [key for key, _ in matrix.nearest([1, 0], 3)] == [1, 3, 2]
     with pytest.raises(ValueError, match="as many ranks"):
         matrix.put_many([1], same[:1], ranks=[0, 1])
+
+
+@pytest.mark.parametrize("count", [0, 1, 1_041, 1_042, 2_500])
+def test_a_product_in_parts_has_the_score_of_every_row(count: int) -> None:
+    dice = np.random.default_rng(count)
+    rows = dice.standard_normal((count, 384), np.float32)
+    towards = dice.standard_normal(384, np.float32)
+    exact = np.einsum("ij,j->i", rows.astype(np.float64), towards.astype(np.float64))
+    np.testing.assert_allclose(product(rows, towards), exact, atol=1e-3)
+
+
+def test_no_product_of_a_search_is_large_enough_to_wake_other_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, dot = [], np.dot
+
+    def measured(rows: Any, towards: Any, out: Any) -> Any:
+        sizes.append(rows.size)
+        return dot(rows, towards, out=out)
+
+    matrix = VectorMatrix(384)
+    matrix.put_many(range(3_000), np.random.default_rng(1).standard_normal((3_000, 384)))
+    monkeypatch.setattr(np, "dot", measured)
+    for among in (None, range(2_000), range(0, 3_000, 2)):
+        sizes.clear()
+        matrix.nearest([1.0] * 384, 10, among=None if among is None else list(among))
+        assert sum(sizes) >= 384 * 1_500
+        assert max(sizes) < 460_800  # from there on OpenBLAS shares a product out
+
+
+def test_vectors_of_length_1_are_kept_bit_by_bit() -> None:
+    made = directions(np.random.default_rng(1).standard_normal((100, 384)), 384)
+    assert directions(made, 384).tobytes() == made.tobytes()
+    longer = made.copy()
+    longer[3] *= 1.1
+    assert np.allclose(directions(longer, 384), made, atol=1e-7)

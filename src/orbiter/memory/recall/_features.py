@@ -91,7 +91,7 @@ _passages = text_cache(
     max_bytes=_MAX_BYTES,
     size_of=lambda text: (
         200
-        + sum(200 + 160 * len(counts) for counts, _ in text.passages)
+        + sum(200 + 100 * len(counts) for counts, _ in text.passages)
         + sum(80 + 4 * len(each) for each in text.specifics)
     ),
 )

@@ -109,6 +109,10 @@ _ENDINGS = (
     ("ous", "", 2), ("ion", "", 2), ("ate", "", 2), ("ant", "", 2), ("ent", "", 2),
     ("ity", "", 2), ("ly", "", 1), ("al", "", 2), ("er", "", 2), ("or", "", 2), ("ic", "i", 2),
 )  # fmt: skip
+_BY_LAST_LETTER = {
+    last: tuple(each for each in _ENDINGS if each[0][-1] == last)
+    for last in {ending[-1] for ending, *_ in _ENDINGS}
+}
 # As in "colour" and "favourite", and not as in "hour" and "journey".
 _BRITISH = re.compile(r"(?<=[a-z][bdlmnpv])our(?=$|it)")
 _SYLLABLE = re.compile(r"[aeiouy]+[^aeiouy]+")
@@ -161,7 +165,7 @@ def _past(word: str) -> str:
 
 
 def _without_ending(word: str) -> str:
-    for ending, stands_for, syllables in _ENDINGS:
+    for ending, stands_for, syllables in _BY_LAST_LETTER.get(word[-1], ()):
         if word.endswith(ending):
             left = word[: -len(ending)]
             if len(_SYLLABLE.findall(left)) >= syllables and (ending != "ion" or left[-1] in "st"):

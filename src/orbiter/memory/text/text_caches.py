@@ -5,7 +5,7 @@ must not stay in the process because somebody searched.
 """
 
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from functools import update_wrapper
 from threading import Lock
@@ -41,7 +41,8 @@ class TextCache(Generic[_T]):
         self._max_bytes = max_bytes
         self._size_of = _size_of if size_of is None else size_of
         self._held: dict[str, _T] = {}
-        self._sizes: dict[str, int] = {}
+        # A plain dictionary takes ever longer to find its oldest, the more were given up.
+        self._sizes: OrderedDict[str, int] = OrderedDict()
         self._bytes = 0
         self._changing = Lock()
         update_wrapper(self, function)
@@ -61,9 +62,9 @@ class TextCache(Generic[_T]):
                 self._held[text], self._sizes[text] = answer, size
                 self._bytes += size
             while self._bytes > self._max_bytes:
-                oldest = next(iter(self._held))
+                oldest, size = self._sizes.popitem(last=False)
                 del self._held[oldest]
-                self._bytes -= self._sizes.pop(oldest)
+                self._bytes -= size
         return answer
 
     def cache_info(self) -> CacheInfo:

@@ -248,6 +248,8 @@ class Nearest:
         """Read every vector of the scope and compare it in this process."""
         import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
 
+        from orbiter.memory.backends.vector.top_k import product  # noqa: PLC0415 - needs numpy
+
         best: dict[tuple[str, str], tuple[float, Any, int]] = {}
         last: tuple[str, str, int] = ("", "", -1)
         while True:
@@ -264,7 +266,7 @@ class Nearest:
             if not rows:
                 break
             matrix = np.frombuffer(b"".join(row[5] for row in rows), "<f4")
-            cosines = matrix.reshape(len(rows), -1) @ self._towards
+            cosines = product(matrix.reshape(len(rows), -1), self._towards)
             for row, cosine in zip(rows, cosines.tolist(), strict=True):
                 key = (row[0], row[1])
                 if key not in best or cosine > best[key][0]:

@@ -5,6 +5,7 @@ rows afterwards, any number of times with the same outcome, and can be thrown aw
 """
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -358,7 +359,8 @@ class _SharedItems:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._held: dict[str, tuple[Sequence[Any], MemoryItem, int]] = {}
+        # A plain dictionary takes ever longer to find its oldest, the more were given up.
+        self._held: OrderedDict[str, tuple[Sequence[Any], MemoryItem, int]] = OrderedDict()
         self._bytes = 0
         self._changing = Lock()
 
@@ -373,7 +375,7 @@ class _SharedItems:
             self._bytes += size - self._held.pop(row[0], (row, item, 0))[2]
             self._held[row[0]] = row, item, size
             while self._bytes > self._max_bytes:
-                self._bytes -= self._held.pop(next(iter(self._held)))[2]
+                self._bytes -= self._held.popitem(last=False)[1][2]
         return item
 
     def cache_clear(self) -> None:

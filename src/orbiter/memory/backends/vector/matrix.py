@@ -20,7 +20,7 @@ except ModuleNotFoundError as exc:
     raise missing_extra("searching by meaning needs numpy", "vector") from exc
 
 from orbiter.memory.backends.vector.normalize import direction, directions
-from orbiter.memory.backends.vector.top_k import Rows, SubsetProduct, ranked
+from orbiter.memory.backends.vector.top_k import Rows, SubsetProduct, product, ranked
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.vector.approximate import Candidates
@@ -60,7 +60,7 @@ class Snapshot:
         if self.places is not None:
             scores = self.subsets.product(self.seen.vectors, self.places, towards)
         else:
-            scores = self.seen.vectors @ towards
+            scores = product(self.seen.vectors, towards)
             if self.seen.dead is not None:
                 np.putmask(scores, self.seen.dead, -np.inf)
         return ranked(self.seen, towards, scores, count, places=self.places)

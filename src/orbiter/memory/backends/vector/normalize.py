@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from orbiter.memory.backends.vector.top_k import product
+
 __all__ = ["best_cosines", "direction", "directions", "is_zero"]
 
 
@@ -54,6 +56,8 @@ def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32
         raise ValueError(f"vectors must have {dimension} numbers, not {given.shape[1]}")
     if len(given) == 1 and (usual := _usual(given[0], dimension)) is not None:
         return usual[None]
+    if given.dtype == np.float32 and _are_unit(given):  # as all that are read from a file
+        return given
     rows: npt.NDArray[np.floating] = given.astype(np.float32 if given.itemsize < 8 else np.float64)
     # By the largest number first: the square of a very small or large one is 0 or infinite.
     largest = np.abs(rows).max(axis=1, initial=0.0)
@@ -65,6 +69,17 @@ def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32
     return rows.astype(np.float32, copy=False)
 
 
+def _are_unit(rows: npt.NDArray[np.float32]) -> bool:
+    """Tell whether all rows have length 1, as far as their numbers can say."""
+    with np.errstate(all="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    return bool((np.abs(squares - 1) < _ROUNDED).all())
+
+
+_ROUNDED = 1e-6
+"""How far the square of the length of a float32 vector is from 1 by rounding, at most."""
+
+
 def best_cosines(vector: npt.ArrayLike, blobs: Sequence[bytes], *, dimension: int) -> list[float]:
     """Return how near the nearest vector of each blob is; a blob holds one or more of length 1."""
     if not blobs:
@@ -73,5 +88,5 @@ def best_cosines(vector: npt.ArrayLike, blobs: Sequence[bytes], *, dimension: in
     counts = [len(blob) // (4 * dimension) for blob in blobs]
     rows = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimension)
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    best: list[float] = np.maximum.reduceat(rows @ asked, starts).tolist()
+    best: list[float] = np.maximum.reduceat(product(rows, asked), starts).tolist()
     return best
