@@ -47,18 +47,18 @@ def _usual(given: npt.NDArray[np.generic], dimension: int) -> npt.NDArray[np.flo
 def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
     """Return *vectors*, one per row, as rows of length 1, or raise a `ValueError` that says why."""
     try:
-        given = np.asarray(vectors)
+        array = np.asarray(vectors)
     except ValueError:  # of different lengths
-        given = np.empty(0, np.object_)
-    if given.dtype.kind not in "fiu" or given.ndim != 2:  # numpy would read text as numbers
+        array = np.empty(0, np.object_)
+    if array.dtype.kind not in "fiu" or array.ndim != 2:  # numpy would read text as numbers
         raise ValueError(f"vectors must be rows of {dimension} numbers each")
-    if given.shape[1] != dimension:
-        raise ValueError(f"vectors must have {dimension} numbers, not {given.shape[1]}")
-    if len(given) == 1 and (usual := _usual(given[0], dimension)) is not None:
+    if array.shape[1] != dimension:
+        raise ValueError(f"vectors must have {dimension} numbers, not {array.shape[1]}")
+    if len(array) == 1 and (usual := _usual(array[0], dimension)) is not None:
         return usual[None]
-    if given.dtype == np.float32 and _are_unit(given):  # as all that are read from a file
-        return given
-    rows: npt.NDArray[np.floating] = given.astype(np.float32 if given.itemsize < 8 else np.float64)
+    if array.dtype == np.float32 and _are_unit(array):  # as all that are read from a file
+        return array
+    rows: npt.NDArray[np.floating] = array.astype(np.float32 if array.itemsize < 8 else np.float64)
     # By the largest number first: the square of a very small or large one is 0 or infinite.
     largest = np.abs(rows).max(axis=1, initial=0.0)
     for place in np.flatnonzero(~((largest > 0) & np.isfinite(largest))).tolist():
