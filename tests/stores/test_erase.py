@@ -364,7 +364,9 @@ async def every_row(dsn: str) -> str:
             str(tuple(row))
             for row in await connection.fetch(
                 "SELECT most_common_vals::text, histogram_bounds::text, most_common_elems::text"
-                " FROM pg_stats WHERE schemaname = 'public'"
+                " FROM pg_stats WHERE schemaname = 'public' UNION ALL"
+                " SELECT most_common_vals::text, histogram_bounds::text, most_common_elems::text"
+                " FROM pg_stats_ext_exprs WHERE schemaname = 'public'"
             )
         ]
         return "\n".join(found)

@@ -215,7 +215,9 @@ def statistics(probes: list[str]) -> Steps[list[str]]:
     rows = yield Statement(
         "SELECT DISTINCT p FROM unnest($1::text[]) AS p, (SELECT tablename,"
         " concat_ws(' ', histogram_bounds, most_common_vals, most_common_elems) FROM pg_stats"
-        " UNION ALL SELECT tablename, most_common_vals::text FROM pg_stats_ext)"
+        " UNION ALL SELECT tablename, most_common_vals::text FROM pg_stats_ext"
+        " UNION ALL SELECT tablename, concat_ws(' ', histogram_bounds, most_common_vals)"
+        " FROM pg_stats_ext_exprs)"
         " AS s (name, samples)"
         " WHERE s.name LIKE 'memory\\_%' AND strpos(s.samples, p) > 0",
         [probes],
