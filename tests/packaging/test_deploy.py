@@ -143,6 +143,8 @@ def test_the_unit_starts_the_server_without_rights() -> None:
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / "orbiter-memory.service", encoding="utf-8")
 
-    assert unit["Service"]["ExecStart"].endswith("/orbiter-memory serve")
+    # Two: one process cannot be replaced by the signal that reloads it.
+    assert unit["Service"]["ExecStart"].endswith("/orbiter-memory serve --workers 2")
+    assert "-HUP $MAINPID" in unit["Service"]["ExecReload"]
     assert unit["Service"]["DynamicUser"] == unit["Service"]["NoNewPrivileges"] == "yes"
     assert unit["Install"]["WantedBy"]
