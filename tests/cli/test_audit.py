@@ -3,6 +3,8 @@
 import asyncio
 import json
 import sqlite3
+import sys
+from subprocess import PIPE, Popen
 
 from tests.cli.conftest import Cli
 
@@ -44,6 +46,34 @@ def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
     assert second == {"began": False, "items": 0}
     assert (newest[0]["action"], newest[0]["by"]) == ("added", "night job")
     assert cli.ok("audit", "verify").startswith("✓ ")
+
+
+OPEN = """
+import asyncio, sys
+from orbiter.memory import AgentMemory
+
+async def main():
+    async with AgentMemory(sys.argv[1], embeddings=None) as memory:
+        await memory.unscoped().stats()
+        print("open", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+def test_a_log_is_not_begun_while_another_process_writes_without_it(cli: Cli) -> None:
+    cli.remember("tea")
+    with Popen([sys.executable, "-c", OPEN, cli.url], stdin=PIPE, stdout=PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        refused = cli("audit", "begin")
+        other.communicate("")
+
+    assert refused.exit_code == 1
+    assert "is open in another process; stop whatever uses it" in refused.stderr
+    assert cli("audit", "verify").exit_code == 1  # nothing has begun
+    assert cli.ok("audit", "begin").startswith("✓ 1 memory recorded")
 
 
 def test_what_commands_write_is_in_the_log(cli: Cli) -> None:

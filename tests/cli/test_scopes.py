@@ -1,6 +1,8 @@
 """Whose memories a command is about."""
 
+import asyncio
 import getpass
+import json
 
 import pytest
 import typer
@@ -8,6 +10,7 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 
+from orbiter.memory import AgentMemory
 from orbiter.memory.cli._root import app
 
 
@@ -185,3 +188,35 @@ def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:
     assert "user alice" in everyone
     assert "user alice" not in own
     assert "1 memory, 0 chats" in in_terminal(["users"], env).stdout
+
+
+def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -> None:
+    async def put() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            alice = memory.scope(user_id="alice")
+            await alice.kv.put(("settings",), "theme", b"dark\x1b[2J\nand quiet")
+            await memory.scope(user_id="alice", agent_id="bot").kv.put(
+                ("state",), "step", b"\xff\0"
+            )
+            await memory.scope(user_id="bob").kv.put(("settings",), "theme", b"bob's secret")
+
+    asyncio.run(put())
+
+    listed = [line.split("\t") for line in cli.ok("kv").splitlines()]
+    every = cli.json("kv")
+
+    assert [(row[0], row[1], row[3]) for row in listed] == [
+        ("settings/theme", "1", "18 bytes"),
+        ("state/step", "1", "2 bytes"),
+    ]
+    assert "\x1b" not in cli.ok("kv")
+    assert [each.get("value", each.get("base64")) for each in every] == [
+        "dark\x1b[2J\nand quiet",
+        "/wA=",
+    ]
+    assert every[1]["agent_id"] == "bot"
+    assert "bob" not in json.dumps(every)
+    assert cli("kv", "state/step").stdout_bytes == b"\xff\0"
+    assert cli.ok("kv", "settings").count("\n") == 1
+    assert cli.ok("kv", "sett") == ""
+    assert len(cli.json("kv", "--all")) == 3

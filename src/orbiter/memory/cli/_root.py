@@ -84,6 +84,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "commands.users",
             "List the users who have memories or key-value entries: how many, and since when.",
         ),
+        "kv": ("commands.users", "List key-value entries, or print the value of one."),
         "reindex": ("commands.maintenance", "Rebuild the search indexes."),
         "backup": (
             "commands.maintenance",

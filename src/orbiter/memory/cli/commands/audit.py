@@ -62,6 +62,7 @@ async def begin_audit(run: CommandContext) -> None:
         there = await memory.unscoped().stats()
     taken = 0 if is_begun else there.items + (there.forgotten or 0)
     if not is_begun:
+        _check_alone(memory)
         async with run.unopened(meaning=False, audit="writes"):
             pass  # opening begins it
     if run.out.is_json:
@@ -71,6 +72,24 @@ async def begin_audit(run: CommandContext) -> None:
     else:
         told = f"{counted(taken)} recorded; every write from now on is logged"
         run.out.show(styled(("✓ ", "green"), told))
+
+
+def _check_alone(memory: "AgentMemory") -> None:
+    """Raise `StorageError` if another process has the file open: it would go on without the log.
+
+    Of a database nobody knows that: a note has to do.
+    """
+    from orbiter.memory.backends.sqlite.file_checks import alone  # noqa: PLC0415
+    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415
+
+    if isinstance(memory.store, SQLiteMemoryStore):
+        with alone(memory.store.db_path):
+            return
+    say(
+        "programs that have the store open now write without the log until they open it again: "
+        "restart them, such as `orbiter-memory serve`",
+        kind="note",
+    )
 
 
 @command(audit, "list")

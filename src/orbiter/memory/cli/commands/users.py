@@ -1,14 +1,20 @@
-"""Who has memories, and which values they have: `users` and `count`."""
+"""Who has what beside single memories: `users`, `count` and `kv`."""
 
-from typing import Annotated
+import sys
+from base64 import b64encode
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, stored
+from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shortened, stored
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
+    from orbiter.memory.model.key_value import StoredEntry
 
 __all__ = ["app"]
 
@@ -115,3 +121,112 @@ async def count(
             run.out.show(styled((f"{each.items:>8,}  ", "cyan"), one_line(value)))
     if not counts:
         run.out.note(f"no memory has a value of `{one_line(field)}`")
+
+
+_LONGEST = 2_000
+"""Characters of a value that are worth a look in a list."""
+
+
+@command(app, "kv")
+async def kv(
+    run: CommandContext,
+    name: Annotated[
+        str, typer.Argument(help="`path/key` of an entry, which is printed, or a path.")
+    ] = "",
+    *,
+    limit: Limit = 50,
+) -> None:
+    """List key-value entries, or print the value of one."""
+    listed: list[StoredEntry] = []
+    async with run.both(meaning=False) as (memory, handle):
+        for each in await _entries(memory, handle, run.target.scope()):
+            place = _name(each)
+            if place == name and not run.out.is_json:
+                _print_value(run, each.entry.value)
+                return
+            if not name or f"{place}/".startswith(f"{name.rstrip('/')}/"):
+                listed.append(each)
+    if run.out.is_json:
+        run.out.data([_as_json(each) for each in listed])
+        return
+    for each in listed[:limit]:
+        entry, text = each.entry, _text(each.entry.value)
+        size = counted(len(entry.value), "byte", "bytes")
+        if run.out.is_plain():
+            run.out.rows([(_name(each), entry.version, moment(entry.updated_at), size, text or "")])
+            continue
+        scope = f", {owner}" if (owner := _owner(each, everyone=run.target.everyone)) else ""
+        details = f"  version {entry.version}, {size}, {ago(entry.updated_at)}{scope}"
+        run.out.show(styled((one_line(_name(each)), "bold"), (details, "dim")))
+        if text:
+            run.out.show(styled(f"  {shortened(text, 2 * run.out.console.width)}"))
+    if len(listed) > limit:
+        run.out.note(f"there are {len(listed) - limit:,} more; `--limit` lists more of them")
+    elif not listed:
+        run.out.note(f"no entries at `{one_line(name)}`" if name else "no key-value entries here")
+
+
+async def _entries(
+    memory: "AgentMemory", handle: "ScopedMemory", scope: dict[str, str] | None
+) -> "list[StoredEntry]":
+    """Return the entries of a scope: on a server those of just this scope, else all within it."""
+    from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.model.key_value import StoredEntry  # noqa: PLC0415
+    from orbiter.memory.transfer.native import entry_pages  # noqa: PLC0415
+
+    owner = None if scope is None else MemoryMetadata(**scope)
+    if is_served(memory):
+        own = await handle.kv.list(())
+        return [StoredEntry(owner or MemoryMetadata(), each) for each in own]
+    return [each async for page in entry_pages(memory.store, owner) for each in page]
+
+
+def _print_value(run: CommandContext, value: bytes) -> None:
+    """Print a value: to a program as it is, to a terminal as text without control characters."""
+    if run.out.is_terminal:
+        run.out.text(value.decode(errors="replace"))
+    else:
+        sys.stdout.buffer.write(value)
+
+
+def _name(each: "StoredEntry") -> str:
+    return "/".join((*each.entry.path, each.entry.key))
+
+
+def _text(value: bytes) -> str | None:
+    """Return a value as one line, if it is text."""
+    try:
+        return one_line(value[: 4 * _LONGEST].decode()[:_LONGEST])
+    except UnicodeDecodeError:
+        return None
+
+
+def _owner(each: "StoredEntry", *, everyone: bool) -> str:
+    """Return what of the scope tells one entry from another."""
+    from orbiter.memory.model.query import SCOPE_FIELDS  # noqa: PLC0415
+
+    named = ((name, getattr(each.scope, name)) for name in SCOPE_FIELDS)
+    return ", ".join(
+        f"{name.removesuffix('_id')} {one_line(value)}"
+        for name, value in named
+        if value is not None and (everyone or name != "user_id")
+    )
+
+
+def _as_json(each: "StoredEntry") -> dict[str, object]:
+    entry = each.entry
+    try:
+        value = {"value": entry.value.decode()}
+    except UnicodeDecodeError:
+        value = {"base64": b64encode(entry.value).decode()}
+    ends = {} if entry.expires_at is None else {"expires_at": entry.expires_at.isoformat()}
+    return {
+        **each.scope.model_dump(exclude={"extra"}, exclude_none=True),
+        "path": list(entry.path),
+        "key": entry.key,
+        **value,
+        "version": entry.version,
+        "created_at": entry.created_at.isoformat(),
+        "updated_at": entry.updated_at.isoformat(),
+        **ends,
+    }
