@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import json
+import os
+import pty
 import re
 import signal
 import socket
@@ -94,6 +96,49 @@ def test_who_asks_twice_does_not_wait_for_what_is_under_way(cli: Cli) -> None:
 
     assert process.returncode == -signal.SIGINT, log
     assert "Traceback" not in log
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(cli: Cli) -> None:
+    with serve(cli) as (told, process):
+        assert process.stderr is not None
+        process.send_signal(signal.SIGHUP)
+        line = process.stderr.readline()
+        status = httpx.get(f"{told['url']}/healthz", timeout=HANG).status_code
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=HANG)
+
+    assert status == 200
+    assert "SIGHUP" in line
+    assert "`--workers 2` or more" in line
+    assert "restart" in line
+    assert process.returncode == 0
+    begun, over = rest.splitlines()
+    assert "it stops: requests under way have 3 s" in begun
+    assert "it has stopped" in over
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_a_server_ends_with_the_terminal_it_was_started_in(cli: Cli) -> None:
+    ours, theirs = pty.openpty()
+    # A terminal belongs to the first process of a session that opens it.
+    opened = ["sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(theirs)]
+    with subprocess.Popen(
+        [*opened, *COMMAND, "serve", "--port", "0", "--no-mcp", "--no-dashboard"],
+        env=environment(cli.url),
+        start_new_session=True,
+    ) as process:
+        shown = b""
+        while b"Ctrl-C" not in shown:
+            shown += os.read(ours, 65_536)
+        os.close(ours)
+        os.close(theirs)
+        try:
+            process.wait(HANG)
+        finally:
+            process.kill()
+
+    assert process.returncode != -signal.SIGHUP
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -5,6 +5,7 @@ The file is TOML, its names are those of the options: `port = 8765`, `allow-host
 
 import os
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from orbiter.memory.cli._error_messages import UsageError
 
 __all__ = [
     "SHARED",
+    "LogLevel",
+    "LogLines",
     "drop_placeholders",
     "file_setting",
     "read_settings",
@@ -27,6 +30,22 @@ SHARED = ("url", "token", "model")
 _PREFIX = "ORBITER_MEMORY_"
 _PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
 """How files of other programs stand for a variable."""
+
+
+class LogLines(StrEnum):
+    """How the lines of a log are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """How serious something must be to be logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def setting(*names: str, text: str, **more: Any) -> Any:

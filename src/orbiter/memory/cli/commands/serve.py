@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +18,7 @@ from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._settings_file import read_settings, setting
+from orbiter.memory.cli._settings_file import LogLevel, LogLines, read_settings, setting
 from orbiter.memory.cli._text import counted, one_line
 from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
 
@@ -32,26 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["app", "until_stopped"]
 
 app = new_app()
+_LOG = logging.getLogger("orbiter.memory.server.signals")
 
 
 _PLAYGROUND_KEY = "ORBITER_MEMORY_PLAYGROUND_KEY"
 """A variable and no option: a command line is seen by others on the computer."""
-
-
-class LogLines(StrEnum):
-    """How the lines of a log are written."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """How serious something must be to be logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -230,9 +214,11 @@ async def until_stopped(
     With a *link* it is one of several workers, and its supervisor tells people what there is.
     """
     from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
+    from orbiter.memory.server.http.access_log import log_to_stderr  # noqa: PLC0415
 
     application = create_app(memory, settings=settings, keys=keys, link=link)
-    with _log_to_stderr(settings), ExitStack() as stack:
+    log = log_to_stderr(settings.log_format, level=settings.log_level)
+    with log, ExitStack() as stack:
         if link is not None:
             await link.connect()
         async with serving(application, settings=settings) as url:
@@ -246,6 +232,7 @@ async def until_stopped(
             else:
                 await _show_start(run, settings, report, open_page=open_page)
                 await stop.wait()
+                _log_stop(run, settings)
         if link is None:
             _show_stop(run)
 
@@ -269,11 +256,13 @@ async def _supervise(
     run: CommandContext, settings: "Settings", *, workers: int, open_page: bool
 ) -> int:
     """Keep *workers* processes of this command, until somebody ends this one."""
+    from orbiter.memory.server.http.access_log import log_to_stderr  # noqa: PLC0415 - an extra
     from orbiter.memory.server.supervisor import Supervisor, WorkerFailedError  # noqa: PLC0415
 
     command = [sys.executable, "-m", "orbiter.memory.cli", *sys.argv[1:]]
     supervisor = Supervisor(settings, workers=workers, command=command)
-    with _log_to_stderr(settings), _on_signals(supervisor.reload) as stop:
+    log = log_to_stderr(settings.log_format, level=settings.log_level)
+    with log, _on_signals(supervisor.reload) as stop:
         try:
             starting: asyncio.Future[Any] = asyncio.ensure_future(supervisor.start())
             stopping: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
@@ -287,6 +276,7 @@ async def _supervise(
             await asyncio.wait({stopping, failed}, return_when=asyncio.FIRST_COMPLETED)
             if supervisor.failed.done():
                 raise supervisor.failed.result()
+            _log_stop(run, settings)
         except WorkerFailedError as exc:
             say(str(exc), kind="error")
             return exc.code if exc.code > 0 else 1
@@ -297,10 +287,17 @@ async def _supervise(
     return 0
 
 
+def _log_stop(run: CommandContext, settings: "Settings") -> None:
+    if not run.out.is_watched:
+        _LOG.warning("it stops: requests under way have %g s to be answered", settings.drain)
+
+
 def _show_stop(run: CommandContext) -> None:
     if run.out.is_watched:
         sys.stderr.write("\n")  # behind the `^C` that a terminal shows
-    run.out.note("stopped")
+        run.out.note("stopped")
+    else:
+        _LOG.warning("it has stopped: what it answered is stored")
 
 
 @contextmanager
@@ -335,54 +332,47 @@ def _on_signals(
 
     A second time ends the process as it stands: nothing is lost by it, as every answer is given
     when what it says is durable. A worker leaves Ctrl-C to its supervisor, which tells it.
+
+    SIGHUP calls *reload*, and sets it in a worker, which is replaced then, and in a process whose
+    terminal was closed. Any other process goes on, and its log says why.
     """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    before = {which: signal.getsignal(which) for which in _ENDING}
-    handled: list[signal.Signals] = []
+    handled: dict[signal.Signals, Any] = {}
+    terminals = [number for number in range(3) if os.isatty(number)]
 
     def end() -> None:
         stop.set()
-        for which in handled:
+        for which in _ENDING:
             loop.remove_signal_handler(which)
             signal.signal(which, signal.SIG_IGN if is_worker else signal.SIG_DFL)
 
-    for which in _ENDING:
+    def hang_up() -> None:
+        if is_worker or (terminals and not any(map(os.isatty, terminals))):
+            stop.set()
+        elif reload is not None:
+            reload()
+        else:
+            _LOG.warning(
+                "SIGHUP replaces workers, and this server has none: it goes on as it is; serve "
+                "with `--workers 2` or more to reload, or restart it to load new code or settings"
+            )
+
+    actions = {signal.SIGINT: (lambda: None) if is_worker else end, signal.SIGTERM: end}
+    if sys.platform != "win32":
+        is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by `nohup`
+        if reload is not None or not is_ignored:
+            actions[signal.SIGHUP] = hang_up
+    for which, action in actions.items():
+        before = signal.getsignal(which)
         with suppress(NotImplementedError, RuntimeError):  # Windows: Ctrl-C cancels this task
-            ignored = is_worker and which is signal.SIGINT
-            loop.add_signal_handler(which, (lambda: None) if ignored else end)
-            handled.append(which)
-    if reload is not None:
-        loop.add_signal_handler(signal.SIGHUP, reload)
+            loop.add_signal_handler(which, action)
+            handled[which] = before
     try:
         yield stop
     finally:
-        if reload is not None:
-            loop.remove_signal_handler(signal.SIGHUP)
-        for which in handled:
+        for which, before in handled.items():
             loop.remove_signal_handler(which)
-            signal.signal(which, before[which])
-
-
-@contextmanager
-def _log_to_stderr(settings: "Settings") -> Iterator[None]:
-    """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
-    from orbiter.memory.server.http.access_log import formatter  # noqa: PLC0415 - an extra
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(settings.log_format))
-    ours, uvicorn = (logging.getLogger(name) for name in ("orbiter.memory.server", "uvicorn"))
-    requests = logging.getLogger("orbiter.memory.server.access")
-    before = [(each, each.level) for each in (ours, uvicorn, requests)]
-    ours.addHandler(handler)
-    ours.setLevel(settings.log_level.upper())
-    requests.setLevel(logging.INFO)
-    uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
-    try:
-        yield
-    finally:
-        ours.removeHandler(handler)
-        for logger, level in before:
-            logger.setLevel(level)
+            signal.signal(which, before)
 
 
 def _open(url: str) -> None:

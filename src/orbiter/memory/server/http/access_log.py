@@ -9,13 +9,23 @@ import json
 import logging
 import re
 import secrets
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
-__all__ = ["LogFormat", "formatter", "log_request", "request_id", "tenant_digest"]
+__all__ = [
+    "LogFormat",
+    "formatter",
+    "log_request",
+    "log_to_stderr",
+    "request_id",
+    "tenant_digest",
+]
 
 LogFormat = Literal["text", "json"]
 
@@ -64,6 +74,26 @@ def formatter(format: LogFormat) -> logging.Formatter:
     if format == "json":
         return _JSONLines()
     return logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+
+
+@contextmanager
+def log_to_stderr(format: LogFormat, *, level: str) -> Iterator[None]:
+    """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(format))
+    ours = logging.getLogger(_LOG.name.rpartition(".")[0])  # of all modules of the server
+    uvicorn = logging.getLogger("uvicorn")
+    before = [(each, each.level) for each in (ours, uvicorn, _LOG)]
+    ours.addHandler(handler)
+    ours.setLevel(level.upper())
+    _LOG.setLevel(logging.INFO)
+    uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        for logger, was in before:
+            logger.setLevel(was)
 
 
 class _JSONLines(logging.Formatter):
