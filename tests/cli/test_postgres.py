@@ -37,6 +37,23 @@ def test_commands_work_on_postgres_and_hide_its_password(postgres_server: Postgr
     postgres_server.drop_database(dsn)
 
 
+def test_the_first_command_on_a_database_partitions_its_tables_if_the_url_says_so(
+    postgres_server: PostgresServer,
+) -> None:
+    dsn = postgres_server.create_database()
+    mark = "&" if "?" in dsn else "?"
+    cut, other = (Cli(f"{dsn}{mark}partitions={number}") for number in (3, 5))
+
+    cut.ok("keys", "create", "--user", "alice")  # which makes a table of its own
+    cut.remember("likes tea")
+    refused = other("list")
+
+    assert len(cut.json("list")["items"]) == len(Cli(dsn).json("list")["items"]) == 1
+    assert refused.exit_code == 1
+    assert "has 3 partitions, not 5" in refused.output
+    postgres_server.drop_database(dsn)
+
+
 def test_keys_of_postgres_are_in_a_table_and_a_server_moves_those_of_a_file(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
-from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema, term_search
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect
 from orbiter.memory.backends.sql.dialect import Statement
@@ -50,6 +50,24 @@ async def test_tables_keep_their_number_of_partitions(postgres_dsn: str) -> None
         with pytest.raises(StorageError, match="has 4 partitions, not 8"):
             await store.init(partitions=8)
         await store.init(partitions=4)
+
+
+async def test_the_url_says_how_many_partitions_new_tables_have(postgres_dsn: str) -> None:
+    url = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}partitions="
+    async with AgentMemory(f"{url}4", embeddings=None) as memory:
+        await memory.scope("ann").remember("likes tea")
+    parts = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'memory_items'::regclass"
+
+    assert await run(postgres_dsn, parts) == [(4,)]
+    async with AgentMemory(f"{url}4", embeddings=None) as again:
+        assert len(await again.scope("ann").list()) == 1
+    async with PostgresMemoryStore(postgres_dsn) as without:
+        assert without._layout.partitions == 4
+    with pytest.raises(StorageError, match="has 4 partitions, not 8; .* leave `partitions` out"):
+        await PostgresMemoryStore(f"{url}8").init()
+    for wrong in ("0", "257", "many", ""):
+        with pytest.raises(ValueError, match=rf"must be from 1 to 256, not .?{wrong}"):
+            PostgresMemoryStore(url + wrong)
 
 
 async def test_a_refused_opening_leaves_no_connection(postgres_dsn: str) -> None:

@@ -16,7 +16,7 @@ _SCHEMES = _POSTGRES | _REDIS
 _HARMLESS = (
     *("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs", "db"),
     *("replicas", "replica_wait", "replica_sees", "statement_cache_size", "wait_replicas"),
-    "wait_ms",
+    *("wait_ms", "partitions"),
 )
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
 

@@ -18,6 +18,7 @@ __all__ = [
     "OnceToken",
     "PostgresOptions",
     "ReplicaSees",
+    "check_partitions",
     "import_asyncpg",
     "is_answer",
     "quiet_connection",
@@ -28,7 +29,8 @@ _READ_ONLY = "25006"
 _FIXED_OIDS = 10_000
 """Types below it have the same number and meaning on every server."""
 _fixed_types: dict[frozenset[int], Any] = {}
-_OWN = ("replicas", "replica_wait", "replica_sees", "statement_cache_size")
+_OWN = ("replicas", "replica_wait", "replica_sees", "statement_cache_size", "partitions")
+_MAX_PARTITIONS = 256
 
 ReplicaSees = Literal["own", "all"]
 """Whose writes a replica must have: this process's own, or everybody's who was acknowledged."""
@@ -149,6 +151,8 @@ class PostgresOptions(NamedTuple):
     replica_wait: float = 1.0
     replica_sees: ReplicaSees = "own"
     statement_cache_size: int | None = None
+    partitions: int | None = None
+    """How many parts the tables have, if they are made now."""
 
 
 def read_options(dsn: str) -> PostgresOptions:
@@ -177,13 +181,22 @@ def read_options(dsn: str) -> PostgresOptions:
     cache = own.get("statement_cache_size")
     if cache is not None and not cache.isdecimal():
         raise ValueError(f"`statement_cache_size` must be a number from 0 on, not `{cache}`")
+    cut = own.get("partitions")
     return PostgresOptions(
         plain,
         tuple(replicas),
         _seconds(own.get("replica_wait", "1")),
         cast("ReplicaSees", sees),
         None if cache is None else int(cache),
+        None if cut is None else check_partitions(int(cut) if cut.isdecimal() else cut),
     )
+
+
+def check_partitions(number: object) -> int:
+    """Return *number* if tables can have so many parts; else `ValueError`."""
+    if type(number) is int and 1 <= number <= _MAX_PARTITIONS:
+        return number
+    raise ValueError(f"`partitions` must be from 1 to {_MAX_PARTITIONS}, not {number!r}")
 
 
 def _host(text: str) -> str:

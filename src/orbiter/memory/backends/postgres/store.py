@@ -16,7 +16,7 @@ from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver, outcome
 from orbiter.memory.backends.postgres.erase import Scrubbing
-from orbiter.memory.backends.postgres.pool import is_answer, read_options
+from orbiter.memory.backends.postgres.pool import check_partitions, is_answer, read_options
 from orbiter.memory.backends.postgres.recall import PostgresRecall
 from orbiter.memory.backends.postgres.replicas import Replicas
 from orbiter.memory.backends.postgres.setup import set_up
@@ -178,10 +178,12 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
 
         On an empty database, *partitions* cuts the tables by user into that many parts, and
         *row_security* adds policies by which a connection sees one user's rows only. Tables that
-        are there already are taken as they are.
+        are there already are taken as they are. `?partitions=16` of the URL does the same.
         """
-        if partitions is not None and (type(partitions) is not int or not 1 <= partitions <= 256):
-            raise ValueError(f"`partitions` must be from 1 to 256, not {partitions!r}")
+        if partitions is None:
+            partitions = self._driver.options.partitions
+        else:
+            check_partitions(partitions)
         await self._open(partitions, row_security=row_security)
         if self._principal is None and self._embedder is None:
             try:
@@ -230,7 +232,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         if partitions is not None and partitions != self._layout.partitions:
             raise StorageError(
                 f"{self!r} has {self._layout.partitions or 'no'} partitions, not {partitions}; "
-                "copy the items to a new database to change that, or call init() without"
+                "copy the items to a new database to change that, or leave `partitions` out"
             )
 
     async def close(self) -> None:
