@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, report
 from orbiter.memory.cli._output import Output
-from orbiter.memory.cli._settings_file import SHARED, file_setting
+from orbiter.memory.cli._settings_file import SHARED, file_setting, note_idle_key, pii_hook
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
@@ -56,6 +56,7 @@ class Target:
     url: str | None = None
     token: str | None = field(default=None, repr=False)
     model: str | None = None
+    pii: str | None = None
     user: str | None = None
     session: str | None = None
     task: str | None = None
@@ -196,10 +197,13 @@ class CommandContext:
         url = self.target.setting("url")[0]
         is_wanted = self.target.has_model() and meaning
         if url is not None and is_http_url(url):  # which has its own model
+            if self.target.pii:
+                raise UsageError("`--pii` is for a store; what a server replaces, it was told")
             token = self.target.setting("token")[0]
             return AgentMemory(url, token=token, persona=persona, audit=audit)
         if self.target.token:
             raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
+        hook = pii_hook(*self.target.setting("pii"))
         if url is not None and is_worker:
             url = for_several_processes(url)
         return AgentMemory(
@@ -208,6 +212,7 @@ class CommandContext:
             reranker=_reranker(reranker) if meaning else None,
             persona=persona,
             audit=audit,
+            pii=hook,
         )
 
     @asynccontextmanager
@@ -291,6 +296,7 @@ _URL = {
     "url": _option("--url", text=f"URL or path of the store, or of a server. [env: {_ENV}URL]"),
     "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
     "model": _option("--model", text=f"`auto`, or `none` for words only. [env: {_ENV}MODEL]"),
+    "pii": _option("--pii", text=f"`tokens` for personal data, or `none`. [env: {_ENV}PII]"),
 }
 _SCOPE = {
     "user": _option("--user", text=f"User. [env: {_ENV}USER]", completed="user"),
@@ -354,7 +360,14 @@ def command(  # noqa: PLR0913 - each is a choice of its own
             target = Target(**taken)
             is_checked = "user" in shared and not shows_scope
             context = CommandContext(target, out, makers)
-            code = _run(function, context, given, is_checked=is_checked, new_loop=new_loop)
+            code = _run(
+                function,
+                context,
+                given,
+                is_checked=is_checked,
+                has_store=url,
+                new_loop=new_loop,
+            )
             raise typer.Exit(code)
 
         called.__name__ = function.__name__
@@ -374,6 +387,7 @@ def _run(
     given: dict[str, Any],
     *,
     is_checked: bool,
+    has_store: bool,
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
     with warnings.catch_warnings():
@@ -386,6 +400,8 @@ def _run(
         try:
             if is_checked:
                 run.target.check_names()
+            if has_store and not (run.target.setting("url")[0] or "").startswith("http"):
+                note_idle_key(run.target.setting("pii")[0])
             result = function(run, **given)
             if inspect.isawaitable(result):
                 with asyncio.Runner(loop_factory=new_loop) as runner:

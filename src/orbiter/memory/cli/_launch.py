@@ -6,6 +6,7 @@ user and no secret.
 """
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 from orbiter.memory._lazy import installed_from
 from orbiter.memory.cli._command import SCOPES, Target
 from orbiter.memory.cli._error_messages import UsageError, without_passwords
+from orbiter.memory.cli._settings_file import PII_VARIABLES
 
 __all__ = ["Via", "launcher", "project_name", "settings_of", "shell_line"]
 
@@ -99,7 +101,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
 
     options: list[str] = []
     env: dict[str, str] = {}
-    for name in ("url", "model", *SCOPES, "by"):
+    for name in ("url", "model", "pii", *SCOPES, "by"):
         value, origin = target.setting(name)
         if name == "user" and not origin.startswith(("--", "ORBITER")):
             continue  # the computer's user, who will be the same there
@@ -118,6 +120,8 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     token = target.setting("token")[0]
     if token is not None and is_http_url(target.setting("url")[0]):
         env["ORBITER_MEMORY_TOKEN"] = token
+    if "--pii" in options:
+        env |= {name: os.environ[name] for name in PII_VARIABLES if name in os.environ}
     return options, env
 
 

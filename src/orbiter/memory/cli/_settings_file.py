@@ -4,29 +4,40 @@ The file is TOML, its names are those of the options: `port = 8765`, `allow-host
 """
 
 import os
+import re
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._error_messages import UsageError, say
+
+if TYPE_CHECKING:
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
+    "PII_VARIABLES",
     "SHARED",
     "LogLevel",
     "LogLines",
     "drop_placeholders",
     "file_setting",
+    "note_idle_key",
+    "pii_hook",
     "read_settings",
     "setting",
     "settings_in_force",
 ]
 
-SHARED = ("url", "token", "model")
+SHARED = ("url", "token", "model", "pii")
 """Settings that every command reads from the file, too."""
 
+PII_VARIABLES = _PII_KEY, _PII_TENANT = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
+"""Variables and no options: a command line is seen by others on the computer."""
+
+_NEW_KEY = 'python -c "import secrets; print(secrets.token_hex(32))"'
 _PREFIX = "ORBITER_MEMORY_"
 _PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
 """How files of other programs stand for a variable."""
@@ -105,6 +116,41 @@ def file_setting(name: str, path: Path | None = None) -> tuple[str | None, str]:
         return None, ""
     value = _load(Path(place)).get(name)
     return (None if value is None else str(value)), str(place)
+
+
+def pii_hook(chosen: str | None, origin: str) -> "PIIHook | None":
+    """Return what replaces personal data before it is written, if the setting `pii` says so."""
+    if chosen in (None, "none"):
+        return None
+    from orbiter.memory.text.pii import KINDS, PIIHasher  # noqa: PLC0415 - few need it
+
+    kinds = KINDS if chosen == "tokens" else tuple(re.split(r"[\s,]+", str(chosen).strip()))
+    if not set(kinds) <= set(KINDS):
+        raise UsageError(
+            f"{origin} must be `none`, `tokens`, or some of `{','.join(KINDS)}`, not `{chosen}`"
+        )
+    key = os.environ.get(_PII_KEY)
+    if not key:
+        raise UsageError(
+            f"{origin} is `{chosen}`, and tokens need a key: set `{_PII_KEY}` to what "
+            f"`{_NEW_KEY}` prints, always to the same; or use `--pii none`"
+        )
+    try:
+        return PIIHasher(key, tenant=os.environ.get(_PII_TENANT) or "default", kinds=kinds)
+    except ValueError:  # it is too short: all else was looked at
+        raise UsageError(
+            f"`{_PII_KEY}` needs at least 16 bytes; set it to what `{_NEW_KEY}` prints"
+        ) from None
+
+
+def note_idle_key(chosen: str | None) -> None:
+    """Say so if there is a key for tokens, and nothing says whether personal data is replaced."""
+    if chosen is None and os.environ.get(_PII_KEY):
+        say(
+            f"`{_PII_KEY}` is set, but personal data is stored as it is; "
+            f"`{_PREFIX}PII=tokens` replaces it, `{_PREFIX}PII=none` ends this note",
+            kind="note",
+        )
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -60,6 +60,8 @@ def config(
         rows.append(("token", "given, and not shown", source))
     rows += [(name, *run.target.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(*setting_of("model"))))
+    pii, source = setting_of("pii")
+    rows.append(("pii", "none", "default") if pii is None else ("pii", pii, source))
     place = os.environ.get("ORBITER_MEMORY_RERANKER")
     if place:
         rows.append(("reranker", without_passwords(place), "ORBITER_MEMORY_RERANKER"))

@@ -1,0 +1,198 @@
+"""`--pii`: personal data is replaced by tokens at every door of the terminal and of a server."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.conftest import Cli
+from tests.cli.terminal import COMMAND, environment
+from tests.cli.test_hook import stop, transcript
+from tests.cli.test_install import home
+from tests.cli.test_talk import Model, model
+from tests.timing import HANG
+
+from orbiter.memory.text.pii import PIIHasher
+
+__all__ = ["home", "model"]
+
+VALUE, CARD = "ann@example.com", "4111 1111 1111 1111"
+KEY = "only for these tests, not a key"
+TOKENS = {"ORBITER_MEMORY_PII": "tokens", "ORBITER_PII_KEY": KEY}
+
+
+@pytest.fixture
+def private(cli: Cli) -> Cli:
+    return Cli(cli.url, dict(TOKENS))
+
+
+def _files(cli: Cli) -> bytes:
+    """Return every byte of the store, with what is not yet written back into it."""
+    path = Path(cli.url)
+    return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
+
+
+def _remember(cli: Cli, folder: Path) -> None:
+    cli.remember(f"write to {VALUE}", "--tag", VALUE, "--extra", json.dumps({"from": VALUE}))
+
+
+def _import(cli: Cli, folder: Path) -> None:
+    file = folder / "talk.in"
+    file.write_text(json.dumps({"messages": [{"role": "user", "content": VALUE}]}))
+    cli.ok("import", str(file), "--format", "openai")
+
+
+def _edit(cli: Cli, folder: Path) -> None:
+    cli.ok("edit", cli.remember("nothing yet"), f"write to {VALUE}")
+
+
+def _put_fact(cli: Cli, folder: Path) -> None:
+    cli.ok("facts", "put", "mail", VALUE)
+
+
+def _hook(cli: Cli, folder: Path) -> None:
+    file = transcript(folder / "transcript.in", 3)
+    file.write_text(file.read_text().replace("question 1", f"write to {VALUE}"))
+    cli.ok("hook", "--wait", stdin=stop(file))
+
+
+@pytest.mark.parametrize("write", [_remember, _import, _edit, _put_fact, _hook])
+def test_no_command_writes_the_value(private: Cli, tmp_path: Path, write: Any) -> None:
+    write(private, tmp_path)
+
+    assert b"[email:" in _files(private)
+    assert VALUE.encode() not in _files(private)
+
+
+def test_what_is_said_in_a_chat_is_replaced_in_the_store(private: Cli, model: Model) -> None:
+    env = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "k", "OPENAI_MODEL": "small"}
+
+    assert private("chat", "talk", stdin=f"I am {VALUE}\n", env=env).exit_code == 0
+
+    assert b"I am [email:" in _files(private)
+    assert VALUE.encode() not in _files(private)
+
+
+def test_what_was_replaced_is_found_by_its_value(private: Cli) -> None:
+    private.remember(f"write to {VALUE}")
+
+    assert len(private.json("list", "--query", "Ann@Example.com")["items"]) == 1
+    assert private.json("recall", VALUE)["hits"]
+
+
+def _ask_server(url: str) -> None:
+    with httpx.Client(base_url=url, timeout=HANG, params={"user_id": "alice"}) as http:
+
+        def done(answer: httpx.Response) -> None:
+            assert answer.is_success, answer.text
+
+        done(http.post("/v1/memories", json={"what": f"memory {VALUE}"}))
+        done(http.put("/v1/facts/mail", json={"value": VALUE}))
+        said = {"what": {"role": "user", "content": f"chat {VALUE}"}}
+        done(http.post("/v1/chats/trip/messages", json=said))
+        page = http.get("/", headers={"Accept": "text/html"}).text
+        found = re.search(r'name="orbiter-token" content="([^"]+)"', page)
+        assert found is not None
+        form = {"X-Orbiter-Token": found[1], "HX-Request": "true"}
+        done(http.post("/ui/memories", data={"content": f"form {VALUE}"}, headers=form))
+        done(http.post("/ui/facts/put", data={"key": "post", "value": VALUE}, headers=form))
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_no_door_of_a_server_writes_the_value(cli: Cli, tmp_path: Path, is_option: bool) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('pii = "tokens"\n')
+    chosen = ["--pii", "tokens"] if is_option else ["--config", str(file)]
+    command = [*COMMAND, "serve", "--json", "--port", "0", "--no-mcp", *chosen]
+    with subprocess.Popen(
+        command,
+        env=environment(cli.url, {"ORBITER_PII_KEY": KEY}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, process.communicate()[1]
+            _ask_server(json.loads(line)["url"])
+            held = _files(cli)
+        finally:
+            process.kill()
+
+    for door in (b"memory", b"chat", b"form"):
+        assert door + b" [email:" in held
+    assert VALUE.encode() not in held
+
+
+def test_kinds_can_be_chosen(private: Cli) -> None:
+    private.env["ORBITER_MEMORY_PII"] = "card, iban"
+    private.remember(f"{VALUE} pays with {CARD}")
+
+    (item,) = private.json("list")["items"]
+    assert re.fullmatch(rf"{VALUE} pays with \[card:\w+\]", item["content"])
+
+
+def test_tokens_are_those_of_the_library_for_the_same_key_and_tenant(private: Cli) -> None:
+    private.env["ORBITER_PII_TENANT"] = "acme"
+    private.remember(VALUE)
+
+    (item,) = private.json("list")["items"]
+    assert item["content"] == PIIHasher(KEY, tenant="acme")(VALUE)
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"ORBITER_PII_KEY": ""}, "tokens need a key: set `ORBITER_PII_KEY`"),
+        ({"ORBITER_PII_KEY": "short"}, "`ORBITER_PII_KEY` needs at least 16 bytes"),
+        ({"ORBITER_MEMORY_PII": "yes"}, "must be `none`, `tokens`, or some of `email,phone"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_is_written(
+    private: Cli, env: dict[str, str], reason: str
+) -> None:
+    refused = private("remember", VALUE, env=env)
+
+    assert refused.exit_code == 2
+    assert reason in refused.stderr
+    assert "short`" not in refused.stderr
+    assert not Path(private.url).exists()
+
+
+def test_a_key_alone_replaces_nothing_and_says_so(cli: Cli) -> None:
+    told = cli("remember", VALUE, env={"ORBITER_PII_KEY": KEY})
+    quiet = cli("remember", VALUE, env={"ORBITER_PII_KEY": KEY, "ORBITER_MEMORY_PII": "none"})
+
+    assert told.stderr.count("`ORBITER_MEMORY_PII=tokens` replaces it") == 1
+    assert quiet.stderr == ""
+
+
+def test_a_server_elsewhere_decides_by_itself(cli: Cli) -> None:
+    refused = cli("list", "--pii", "tokens", "--url", "http://127.0.0.1:9")
+
+    assert refused.exit_code == 2
+    assert "`--pii` is for a store" in refused.stderr
+
+
+def test_an_agent_that_is_set_up_replaces_it_too(private: Cli, home: Path) -> None:
+    private.ok("install", "cursor")
+
+    entry = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["orbiter-memory"]
+    assert entry["args"][entry["args"].index("--pii") + 1] == "tokens"
+    assert entry["env"] == {"ORBITER_PII_KEY": KEY}
+
+
+def test_config_says_what_is_replaced_and_who_says_so(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('pii = "card"\n')
+    from_file = json.loads(cli("config", "--json", env={"ORBITER_MEMORY_CONFIG": str(file)}).stdout)
+    from_variable = json.loads(cli("config", "--json", env=TOKENS).stdout)
+
+    assert cli.json("config")["pii"] == {"value": "none", "from": "default"}
+    assert from_file["pii"] == {"value": "card", "from": str(file)}
+    assert from_variable["pii"] == {"value": "tokens", "from": "ORBITER_MEMORY_PII"}
+    assert KEY not in cli("config", env=TOKENS).output
