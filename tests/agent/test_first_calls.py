@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import run
@@ -406,3 +407,87 @@ def test_a_plain_with_names_the_blocking_form() -> None:
 
     with pytest.raises(TypeError, match=r"take it from `orbiter\.memory\.sync`"), memory:
         pass
+
+
+# What a hit stands for
+
+
+async def test_to_forget_a_hit_is_to_forget_what_says_the_same(
+    any_memory: AgentMemory, who: str
+) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    for text in ("I like green tea", "I like green tea!", "I like green tea"):
+        await alice.remember(text)
+    other = await alice.remember("The car is in row C")
+    foreign = await any_memory.scope(f"bob-{who}").remember("I like green tea")
+    (hit, *_) = await alice.recall("green tea", mode="words")
+    assert len(hit.repeats) == 2
+
+    would = await alice.forget(hit, dry_run=True)
+    gone = await alice.forget([hit])
+
+    assert would.ids == gone.ids == (hit.id, *(item.id for item in hit.repeats))
+    assert "green tea" not in str(await alice.recall("green tea", mode="words"))
+    assert [item.id for item in await alice.list()] == [other.id]
+    assert await any_memory.scope(f"bob-{who}").get(foreign.id) is not None
+
+
+async def test_its_id_or_its_item_is_one_memory(memory: AgentMemory, who: str) -> None:
+    alice = memory.scope(f"alice-{who}")
+    await alice.remember_many(["I like green tea", "I like green tea!"])
+    (hit, *_) = await alice.recall("green tea", mode="words")
+
+    assert (await alice.forget(hit.id)).ids == (hit.id,)
+    assert (await alice.forget(hit.repeats[0])).ids == (hit.repeats[0].id,)
+
+
+async def test_a_hit_of_everyones_memories_stands_for_one_user_only(
+    memory: AgentMemory, who: str
+) -> None:
+    hers = await memory.scope(f"alice-{who}").remember(f"the {who} tea is green")
+    his = await memory.scope(f"bob-{who}").remember(f"the {who} tea is green")
+    (hit,) = await memory.scope(f"alice-{who}").recall(f"{who} tea", mode="words")
+
+    gone = await memory.unscoped().forget(replace(hit, repeats=(his,)))
+
+    assert gone.ids == (hers.id,)
+
+
+# Calls that say what to write
+
+
+async def test_erase_takes_the_user_first(local_memory: AgentMemory, who: str) -> None:
+    await local_memory.scope(f"alice-{who}").remember("tea")
+
+    assert (await local_memory.erase(f"alice-{who}", dry_run=True)).items == 1
+    assert (await local_memory.erase(f"alice-{who}")).items == 1
+
+
+def test_a_chat_without_a_name_says_what_to_write() -> None:
+    expected = r"`chat` needs a name, such as `chat\(\"main\"\)`; `chats\(\)` lists those there are"
+    handle = AgentMemory("memory://", embeddings=None).scope("alice")
+    with pytest.raises(TypeError, match=expected):
+        handle.chat()  # type: ignore[call-arg]  # the mistake
+    with blocking.AgentMemory("memory://", embeddings=None) as memory:
+        with pytest.raises(TypeError, match=expected):
+            memory.scope("alice").chat()  # type: ignore[call-arg]  # the mistake
+        with pytest.raises(TypeError, match=expected):
+            memory.chat()  # type: ignore[call-arg]  # the mistake
+
+
+@pytest.mark.parametrize("name", ["persona", "soul", "system_prompt", "instructions"])
+async def test_a_persona_is_given_to_the_memory(memory: AgentMemory, name: str) -> None:
+    with pytest.raises(TypeError, match=rf"`{name}`; .*`AgentMemory\(…, persona=…\)`"):
+        await memory.chat("one").context("Go", **{name: "Be kind."})  # type: ignore[arg-type]
+
+
+async def test_a_text_to_forget_that_is_no_id_says_how(any_memory: AgentMemory, who: str) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    item = await alice.remember("I like tea")
+
+    with pytest.raises(
+        QueryError, match=r'no memory has the id `I like tea`; .*query="I like tea"'
+    ):
+        await alice.forget("I like tea")
+    assert not await alice.forget("0" * 32)
+    assert (await alice.forget(query="I like tea")).ids == (item.id,)

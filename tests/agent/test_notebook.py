@@ -56,8 +56,13 @@ async def test_what_is_remembered_cannot_act_in_a_notebook(memory: AgentMemory) 
     page = await memory.list()
     context = await memory.chat("one").context(budget=1000)
     fact = await memory.default_user.facts.put("note", EVIL)
+    facts = await memory.default_user.facts.all()
+    past = await memory.default_user.facts.history("note")
+    said = await memory.chat("one").items()
+    await memory.chat(EVIL).add("hello")
+    chats = await memory.default_user.chats()
 
-    for each in (hits, hits[0], page, page[0], context, fact):
+    for each in (hits, hits[0], page, page[0], context, fact, facts, past, said, chats):
         html = each._repr_html_()
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
         for evil in ("<script", "<img", "\u202e", "http:", "https:", "url("):
@@ -97,6 +102,27 @@ async def test_results_are_rows_of_plain_values(
         (await memory.list()).to_pandas()
 
 
+async def test_facts_chats_and_messages_are_tables_through_a_server_too(
+    any_memory: AgentMemory, who: str
+) -> None:
+    ann = any_memory.scope(who)
+    await ann.facts.put("city", "Oslo", valid_from="2020-01-01")
+    await ann.facts.put("city", "Bergen", valid_from="2024-01-01")
+    await ann.chat("trip").add(["Where to?", "And when?"])
+
+    (row,) = (await ann.facts.all()).to_dicts()
+    assert (row["key"], row["value"], row["valid_to"]) == ("city", "Bergen", None)
+    rows = (await ann.facts.history("city")).to_dicts()
+    assert [each["value"] for each in rows] == ["Oslo", "Bergen"]
+    assert [each["held"] for each in rows] == ["2020 to 2024", "since 2024"]
+    (row,) = (await ann.chats()).to_dicts()
+    assert (row["session_id"], row["items"], row["user_id"]) == ("trip", 2, who)
+    rows = (await ann.chat("trip").items()).to_dicts()
+    assert [each["content"] for each in rows] == ["Where to?", "And when?"]
+    assert "Bergen" in (await ann.facts.all())._repr_html_()
+    assert "trip" in (await ann.chats())._repr_html_()
+
+
 async def test_results_become_a_data_frame(memory: AgentMemory) -> None:
     pytest.importorskip("pandas")
     await memory.remember("green tea")
@@ -113,11 +139,26 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
 
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=columns_of))
     await memory.remember("green tea")
-    full = (await memory.recall("tea"), await memory.list(), await memory.users())
-    empty = (
-        await memory.scope("nobody").recall("tea"),
+    owner, nobody = memory.default_user, memory.scope("nobody")
+    await owner.facts.put("city", "Oslo")
+    await owner.chat("one").add("hello")
+    full: tuple[Any, ...] = (
+        await memory.recall("tea"),
+        await memory.list(),
+        await memory.users(),
+        await owner.facts.all(),
+        await owner.facts.history("city"),
+        await owner.chats(),
+        await owner.chat("one").items(),
+    )
+    empty: tuple[Any, ...] = (
+        await nobody.recall("tea"),
         await memory.list(query="coffee"),
         await memory.users(starts_with="x"),
+        await nobody.facts.all(),
+        await nobody.facts.history("city"),
+        await nobody.chats(),
+        await nobody.chat("one").items(),
     )
 
     for one, other in zip(empty, full, strict=True):

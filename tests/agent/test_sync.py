@@ -248,3 +248,45 @@ def test_summaries_are_made_in_the_background(tmp_path: Path) -> None:
         memory.flush()
 
         assert chat.summary() == "in short"
+
+
+def _frames(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def test_the_traceback_of_a_wrong_argument_ends_at_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ORBITER_DEBUG", raising=False)
+    with AgentMemory("memory://", embeddings=None) as memory:
+        with pytest.raises(QueryError) as caught:
+            memory.recall("tea", k=-1)
+        assert len(_frames(caught.value)) == 2  # this test, and the call
+        with pytest.raises(TypeError) as wrong:
+            memory.recall("tea", kk=1)  # type: ignore[call-arg]  # the mistake
+        assert len(_frames(wrong.value)) == 2
+
+
+def test_the_traceback_of_another_error_has_no_threads_in_it() -> None:
+    def advance(done: int, total: int) -> None:
+        raise ZeroDivisionError
+
+    with AgentMemory("memory://", embeddings=None) as memory:
+        memory.remember("tea")
+        with pytest.raises(ZeroDivisionError) as caught:
+            memory.forget(query="tea", progress=advance)
+
+    frames = _frames(caught.value)
+    assert frames[-1] == "advance"
+    assert not {"result", "_carry", "_wait"} & set(frames)
+
+
+def test_all_of_a_traceback_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORBITER_DEBUG", "1")
+    with (
+        AgentMemory("memory://", embeddings=None) as memory,
+        pytest.raises(QueryError) as caught,
+    ):
+        memory.recall("tea", k=-1)
+
+    assert "check_size" in _frames(caught.value)

@@ -138,6 +138,17 @@ def test_a_row_of_the_last_recall_is_its_number(two: Cli, env: dict[str, str]) -
     assert f"the memory `{ONE}` of user `alice` was" in shown.replace("\n", " ")
 
 
+def test_to_forget_a_row_is_to_forget_what_it_stands_for(two: Cli, env: dict[str, str]) -> None:
+    two.remember_all("Bananas are yellow", "Bananas are yellow!")
+
+    shown = _typed("om recall bananas; om forget @1; om list", env)
+
+    assert "said 2 times" in shown
+    assert "2 forgotten; `restore ID` undoes it" in shown
+    assert "Bananas" not in shown.partition("undoes it")[2]
+    assert "lives in Lisbon" in shown.partition("undoes it")[2]
+
+
 def test_a_row_is_refused_without_a_list_and_beyond_it(two: Cli, env: dict[str, str]) -> None:
     shown = _typed("om show @1; om list; om show @3; om show @x", env).replace("\n", " ")
 

@@ -7,12 +7,11 @@ from typing import assert_type
 import pytest
 
 from orbiter.memory import Context, EpisodicMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.agent import ForgetResult, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent import ChatList, ForgetResult, MemoryEvent, Page, ScopeStats
 from orbiter.memory.extraction import ProposedFact
 from orbiter.memory.messages import ProviderMessages
 from orbiter.memory.model import ItemVersion, StoreStats
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.recall import RecallResult
 from orbiter.memory.sync import (
     AgentMemory,
@@ -53,7 +52,7 @@ def test_the_blocking_names_have_the_types_they_claim() -> None:
         assert_type(alice.history(item.id), list[ItemVersion])
         assert_type(alice.forget(item), ForgetResult)
         assert_type(alice.stats(), ScopeStats)
-        assert_type(alice.chats(), list[ConversationInfo])
+        assert_type(alice.chats(), ChatList)
         assert_type(alice.scope, MemoryMetadata)
         with alice.events() as events:
             assert_type(events, Stream[MemoryEvent])

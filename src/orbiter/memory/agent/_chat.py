@@ -29,6 +29,7 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ScopeId, as_name
+from orbiter.memory.agent.results import ItemList
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_budget
@@ -214,7 +215,7 @@ class Chat(ScopedHandle):
         rounds: int | None = None,
         budget: int | None = None,
         open_group: OpenGroup = "drop",
-    ) -> list[MemoryItem]:
+    ) -> ItemList:
         """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
         Tool groups are complete or absent; system messages are kept however old they are. With
@@ -227,8 +228,10 @@ class Chat(ScopedHandle):
             found = last_rounds(found, rounds)
         count = self._chats.count_tokens
         is_long = len(found) > MANY
-        return await apart(
-            is_long, trim_to_budget, found, budget=budget, counter=count, open_group=open_group
+        return ItemList(
+            await apart(
+                is_long, trim_to_budget, found, budget=budget, counter=count, open_group=open_group
+            )
         )
 
     @operation("chat.messages")
@@ -240,7 +243,7 @@ class Chat(ScopedHandle):
         The budget holds for what is sent, which may cost more than the items.
         """
         count = self._chats.count_tokens
-        items = await self.items(rounds=rounds, budget=budget)
+        items: list[MemoryItem] = await self.items(rounds=rounds, budget=budget)
         room = most = 0 if budget is None else budget
 
         def fitting() -> ProviderMessages:

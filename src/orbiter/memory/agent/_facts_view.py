@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import Time, read_time
+from orbiter.memory.agent.results import FactDict, FactHistory
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.model.facts import (
     ALWAYS,
     FactConflict,
-    FactEntry,
     FactMemory,
     by_key,
     check_key,
@@ -93,13 +93,11 @@ class FactsView(ScopedHandle):
         return holding(facts, as_of=moment, known_at=known)
 
     @operation("facts.all")
-    async def all(
-        self, *, as_of: Time | None = None, known_at: Time | None = None
-    ) -> dict[str, FactMemory]:
+    async def all(self, *, as_of: Time | None = None, known_at: Time | None = None) -> FactDict:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
         facts = await self._read()
         moment, known = self._moments(facts, as_of, known_at)
-        return current(facts, as_of=moment, known_at=known)
+        return FactDict(current(facts, as_of=moment, known_at=known))
 
     @operation("facts.keys")
     async def keys(self) -> list[str]:
@@ -107,13 +105,13 @@ class FactsView(ScopedHandle):
         return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
 
     @operation("facts.history")
-    async def history(self, key: str) -> list[FactEntry]:
+    async def history(self, key: str) -> FactHistory:
         """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are included; drafts and discarded ones are not.
         """
         require_text("key", key)
-        return entries(await self._read(key), known_at=self._latest)
+        return FactHistory(entries(await self._read(key), known_at=self._latest))
 
     @operation("facts.conflicts")
     async def conflicts(self) -> list[FactConflict]:

@@ -11,7 +11,7 @@ from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
-from orbiter.memory.agent.results import ForgetResult, ScopeStats
+from orbiter.memory.agent.results import ChatList, ForgetResult, ScopeStats
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
-    from orbiter.memory.model.reports import ConversationInfo
 
 __all__ = ["MaintenanceMixin"]
 
@@ -57,7 +56,7 @@ class MaintenanceMixin(ScopedHandle):
     @operation("chats")
     async def chats(
         self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
-    ) -> "builtins.list[ConversationInfo]":
+    ) -> ChatList:
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
@@ -65,7 +64,8 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent.chat_history import list_chats  # noqa: PLC0415
 
         check_size("limit", limit)
-        return await list_chats(await self._store(), self._filter, query=query, limit=limit)
+        store = await self._store()
+        return ChatList(await list_chats(store, self._filter, query=query, limit=limit))
 
     def events(self) -> EventStream:
         """Return what happens in this scope from now on, for `async for`."""

@@ -32,7 +32,7 @@ from orbiter.memory.agent.interface import (
     operation,
     scope_of,
 )
-from orbiter.memory.agent.keywords import LimitNames, ScopeId, checked_keywords
+from orbiter.memory.agent.keywords import CHAT_NAME, LimitNames, ScopeId, checked_keywords
 from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
 from orbiter.memory.agent.runtime import counting_store
@@ -258,6 +258,7 @@ class AgentMemory(Handle):
     update = _by_default_user(ScopedMemory.update)
     forget = _by_default_user(ScopedMemory.forget)
 
+    @checked_keywords("chat", needs=CHAT_NAME)
     def chat(self, chat_id: ScopeId) -> "Chat":
         """Return the conversation of that name of the default user, which may be a new one."""
         return self.default_user.chat(chat_id)
@@ -331,8 +332,8 @@ class AgentMemory(Handle):
     @operation("store.erase")
     async def erase(
         self,
-        *,
         user_id: ScopeId | None = None,
+        *,
         session_id: ScopeId | None = None,
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,

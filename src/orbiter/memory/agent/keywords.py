@@ -23,6 +23,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.model.validation import plain_time, plain_value
 
 __all__ = [
+    "CHAT_NAME",
     "ArgumentReader",
     "ExtraNames",
     "ItemRef",
@@ -49,6 +50,10 @@ ScopeId = str | int | UUID
 
 Time = datetime | date | str
 """A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
+
+
+CHAT_NAME = 'a name, such as `chat("main")`; `chats()` lists those there are'
+"""What a call of `chat` needs."""
 
 
 class _Hit(Protocol):
@@ -136,6 +141,7 @@ _HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
 
 _ITEMS = frozenset(("fact_id", "item", "item_id"))
 _ROWS = "things"
+_PERSONA = ("character", "instructions", "persona", "soul", "system", "system_prompt")
 _NEVER = "never"
 
 
@@ -296,9 +302,21 @@ class ArgumentReader:
             return as_name(value)
         if name == _ROWS:
             return _rows_of(value)
-        if name == "item" and isinstance(value, list | tuple):
-            return [self._value(name, each) for each in value]
+        if name == "item" and (isinstance(value, list | tuple) or getattr(value, "repeats", None)):
+            hits = value if isinstance(value, list | tuple) else [value]
+            return [one for each in hits for one in self._items(each)]
         return value if name == "item" and isinstance(value, MemoryItem) else as_id(value)
+
+    def _items(self, value: Any) -> list[Any]:
+        """Return what is forgotten with *value*: with a hit, what says the same of the same user.
+
+        Else what somebody saw and forgot would be recalled again from one of these.
+        """
+        item = getattr(value, "item", None)
+        owner = item.metadata.user_id if isinstance(item, MemoryItem) else None
+        others = [each for each in getattr(value, "repeats", ()) if each.metadata.user_id == owner]
+        first = value if isinstance(value, MemoryItem) else as_id(value)
+        return [first, *(each.id for each in others)]
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         renamed: dict[str, Any] = {}
@@ -325,6 +343,8 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
         way = f"did you mean `{meant}`?"
     elif scope in SCOPE_FIELDS:
         way = f"the handle says whose it is: `memory.scope({scope}=…).{call}(…)`"
+    elif call == "context" and name in _PERSONA:
+        way = "the persona is the memory's: `AgentMemory(…, persona=…)`"
     elif "what" in names and name in ("author", "name", "role", "speaker"):
         way = f'it is part of the message: `{call}({{"role": …, "content": …}})`'
     elif "where" in names and name in ("importance", "source", "tag", "tags"):
@@ -349,8 +369,13 @@ def unknown_attribute(handle: object, name: str) -> AttributeError:
     return AttributeError(text)  # without `name`, or Python would suggest another one behind it
 
 
-def checked_keywords(call: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Have unknown keywords of the decorated method refused, as those of *call*."""
+def checked_keywords(
+    call: str, *, needs: str = ""
+) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Have unknown keywords of the decorated method refused, as those of *call*.
+
+    *needs* says what is missing where its first argument is.
+    """
 
     def decorate(method: Callable[_P, _T]) -> Callable[_P, _T]:
         names = list(inspect.signature(method).parameters)[1:]
@@ -361,6 +386,8 @@ def checked_keywords(call: str) -> Callable[[Callable[_P, _T]], Callable[_P, _T]
             if not kwargs.keys() <= known:
                 wrong = next(name for name in kwargs if name not in known)
                 raise unknown_keyword(call, wrong, names)
+            if needs and len(args) == 1 and not kwargs:  # the handle alone
+                raise TypeError(f"`{call}` needs {needs}")
             return method(*args, **kwargs)
 
         return checked

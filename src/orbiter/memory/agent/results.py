@@ -2,21 +2,28 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.display import Table, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
-from orbiter.memory.model.query import Cursor, check_instant, check_size
-from orbiter.memory.model.reports import Erasure
+from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, check_instant, check_size
+from orbiter.memory.model.reports import ConversationInfo, Erasure
 from orbiter.memory.model.validation import check_name
 from orbiter.memory.model.value_counts import UserInfo, UserOrder, UserQuery
 
+if TYPE_CHECKING:
+    from orbiter.memory.model.facts import FactEntry, FactMemory
+
 __all__ = [
+    "ChatList",
     "EventKind",
+    "FactDict",
+    "FactHistory",
     "ForgetResult",
+    "ItemList",
     "MemoryEvent",
     "Page",
     "ScopeStats",
@@ -46,13 +53,8 @@ EventKind = Literal[
 """What can happen. `said`: messages came into a chat. `missed`: the reader was too slow."""
 
 
-class Page(list[MemoryItem], Table):
-    """Some items, newest first, and where the next page begins."""
-
-    def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
-        super().__init__(items)
-        self.next = next
-        """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+class ItemList(list[MemoryItem], Table):
+    """Some items."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the fields of each item."""
@@ -61,13 +63,115 @@ class Page(list[MemoryItem], Table):
     def _columns(self) -> list[str]:
         return list(item_row(MemoryItem(content="")))
 
+    def _title(self) -> str:
+        return _counted(len(self), "memory", "memories")
+
     def _repr_html_(self) -> str:
         rows = [
             (item.content, item.memory_type, _labels(item), item.created_at, item.id)
             for item in self
         ]
-        title = f"{len(self)} memories" + (", and more: see `next`" if self.next else "")
-        return html_table(("memory", "type", "labels", "created", "id"), rows, title=title)
+        return html_table(("memory", "type", "labels", "created", "id"), rows, title=self._title())
+
+
+class Page(ItemList):
+    """Some items, newest first, and where the next page begins."""
+
+    def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
+        super().__init__(items)
+        self.next = next
+        """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+
+    def _title(self) -> str:
+        return super()._title() + (", and more: see `next`" if self.next else "")
+
+
+class ChatList(list[ConversationInfo], Table):
+    """Conversations, most recent first."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the scope and the counts of each conversation."""
+        return [_chat_row(each) for each in self]
+
+    def _columns(self) -> list[str]:
+        now = datetime.now(UTC)
+        return list(_chat_row(ConversationInfo(MemoryMetadata(), 0, now, now)))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                " / ".join(filter(None, (each.metadata.session_id, each.metadata.task_id))),
+                each.title,
+                each.items,
+                each.first_at,
+                each.last_at,
+            )
+            for each in self
+        ]
+        title = _counted(len(self), "chat", "chats")
+        return html_table(("chat", "title", "messages", "first", "last"), rows, title=title)
+
+
+def _chat_row(chat: ConversationInfo) -> dict[str, Any]:
+    row = asdict(replace(chat, metadata=None))  # type: ignore[arg-type]  # it is no dataclass
+    del row["metadata"]
+    return {**{name: getattr(chat.metadata, name) for name in SCOPE_FIELDS}, **row}
+
+
+class FactDict(dict[str, "FactMemory"], Table):
+    """What is true, by key."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the fields of each fact."""
+        return [_fact_row(fact) for fact in self.values()]
+
+    def _columns(self) -> list[str]:
+        return list(_fact_row())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row["key"], row["value"], row["valid_from"], row["valid_to"], row["id"])
+            for row in self.to_dicts()
+        ]
+        title = _counted(len(self), "fact", "facts")
+        return html_table(("key", "value", "since", "until", "id"), rows, title=title)
+
+
+class FactHistory(list["FactEntry"], Table):
+    """Every assertion about a key, in the order of recording."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the fields of each assertion, and when it held."""
+        return [{**_fact_row(each.fact), "held": _held(each)} for each in self]
+
+    def _columns(self) -> list[str]:
+        return [*_fact_row(), "held"]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row["key"], row["value"], row["held"], row["recorded_at"], row["id"])
+            for row in self.to_dicts()
+        ]
+        title = _counted(len(self), "assertion", "assertions")
+        return html_table(("key", "value", "held", "recorded", "id"), rows, title=title)
+
+
+def _fact_row(fact: "FactMemory | None" = None) -> dict[str, Any]:
+    from orbiter.memory.model.facts import ALWAYS, FactMemory  # noqa: PLC0415 - few have facts
+
+    fact = FactMemory(key="none") if fact is None else fact
+    is_dated = fact.valid_from != ALWAYS
+    return {**item_row(fact), "valid_from": fact.valid_from if is_dated else None}
+
+
+def _held(entry: "FactEntry") -> str:
+    from orbiter.memory.model.facts.spans import dated  # noqa: PLC0415 - as above
+
+    return " and ".join(dated(span) or "always" for span in entry.spans) or "never"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def _labels(item: MemoryItem) -> str:

@@ -1,6 +1,7 @@
 """What all handles of one `AgentMemory` share: the store, how it is opened, who listens."""
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -277,6 +278,16 @@ def ids_of(item: ItemRef | Sequence[ItemRef]) -> list[str]:
         if not isinstance(each, str):
             raise QueryError(f"`item_id` must be an item's id, not {each!r}; pass `item.id`")
     return list(dict.fromkeys(ids))
+
+
+def check_are_ids(ids: Sequence[str], items: Sequence[MemoryItem]) -> None:
+    """Raise `QueryError` for a text that was given as an id, and names none of *items*."""
+    text = next((each for each in ids if len(each.split()) > 1), None)
+    if text is not None and not items:
+        raise QueryError(
+            f"no memory has the id `{text}`; to forget what contains a text: "
+            f"`forget(query={json.dumps(text, ensure_ascii=False)})`"
+        )
 
 
 async def find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem | None:

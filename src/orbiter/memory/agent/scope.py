@@ -39,6 +39,7 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import (
+    CHAT_NAME,
     ExtraNames,
     ItemRef,
     LimitNames,
@@ -47,6 +48,7 @@ from orbiter.memory.agent.keywords import (
     Time,
     advised,
     as_id,
+    checked_keywords,
     read_time,
     rows_as_items,
 )
@@ -54,6 +56,7 @@ from orbiter.memory.agent.results import ForgetResult, Page, check_cursor, page_
 from orbiter.memory.agent.runtime import (
     Store,
     as_stored,
+    check_are_ids,
     check_ids,
     find,
     ids_of,
@@ -348,6 +351,7 @@ class ScopedMemory(MaintenanceMixin):
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
+        A hit stands for all that says the same: its `repeats` go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
@@ -378,6 +382,7 @@ class ScopedMemory(MaintenanceMixin):
         if ids is not None:
             there = [await find(store, item_id, self._scope) for item_id in ids]
             found = [each for each in there if each is not None]
+            check_are_ids(ids, found)
             if found and not dry_run:
                 await remove(store, self._chats.changed, found)
         else:
@@ -437,6 +442,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # Conversations
 
+    @checked_keywords("chat", needs=CHAT_NAME)
     def chat(self, chat_id: ScopeId) -> "Chat":
         """Return the conversation of that name in this scope, which may be a new one.
 

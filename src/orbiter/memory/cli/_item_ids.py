@@ -35,9 +35,17 @@ _PAGE = 500
 _DAY = 86_400.0
 
 
-async def find_ids(run: CommandContext, memory: "ScopedMemory", texts: Sequence[str]) -> list[str]:
-    """Return the ids that *texts* mean: see `find_id`."""
-    return [await find_id(run, memory, text) for text in texts]
+async def find_ids(
+    run: CommandContext, memory: "ScopedMemory", texts: Sequence[str], *, repeats: bool = False
+) -> list[str]:
+    """Return the ids that *texts* mean: see `find_id`; with *repeats*, all of a row."""
+    ids: list[str] = []
+    for text in texts:
+        if repeats and text.startswith("@"):
+            ids += _row(run, text)
+        else:
+            ids.append(await find_id(run, memory, text))
+    return ids
 
 
 async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str:
@@ -46,7 +54,7 @@ async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str
     `UsageError` if several memories have it, or if there is no such row.
     """
     if text.startswith("@"):
-        return _row(run, text)
+        return _row(run, text)[0]
     if _WHOLE.fullmatch(text) or len(text) < SHORTEST_PART or await memory.get(text) is not None:
         return text
     matches = await _candidates(memory, text)
@@ -96,8 +104,11 @@ async def _ends(memory: "ScopedMemory", text: str, *, forgotten: bool) -> "list[
             return matches
 
 
-def keep_rows(run: CommandContext, ids: Sequence[str]) -> None:
-    """Keep the rows that a terminal was shown, for `@1`, if its folder can be written to."""
+def keep_rows(run: CommandContext, ids: Sequence[str | Sequence[str]]) -> None:
+    """Keep the rows that a terminal was shown, for `@1`, if its folder can be written to.
+
+    A row may stand for several that say the same: the one that was shown is the first of them.
+    """
     path = _path()
     if path is None or not run.out.is_terminal or run.out.is_json:
         return
@@ -108,11 +119,12 @@ def keep_rows(run: CommandContext, ids: Sequence[str]) -> None:
                 old.unlink()
         made = path.with_suffix(f".{os.getpid()}")
         with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123 - with its mode
-            json.dump({"of": _seal(run), "ids": list(ids)}, file)
+            rows = [[each] if isinstance(each, str) else [*each] for each in ids]
+            json.dump({"of": _seal(run), "ids": rows}, file)
         made.replace(path)
 
 
-def _row(run: CommandContext, text: str) -> str:
+def _row(run: CommandContext, text: str) -> list[str]:
     number = _ROW.fullmatch(text)
     if number is None:
         raise UsageError(f"`{text}` is not a valid row; write `@1` for the first of the last list")
@@ -134,7 +146,8 @@ def _row(run: CommandContext, text: str) -> str:
     if not 0 <= index < len(ids):
         last = f"`@{len(ids)}`" if ids else "none: it was empty"
         raise UsageError(f"the last list has no row `{text}`; its last is {last}")
-    return str(ids[index])
+    row = ids[index]
+    return [row] if isinstance(row, str) else [*row]
 
 
 def _seal(run: CommandContext) -> str:

@@ -15,7 +15,16 @@ from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given, Index
 from orbiter.memory.agent.keywords import ExtraNames, ItemRef, LimitNames, ScopeId, SizeNames, Time
-from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, UserPage
+from orbiter.memory.agent.results import (
+    ChatList,
+    FactDict,
+    FactHistory,
+    ForgetResult,
+    ItemList,
+    Page,
+    ScopeStats,
+    UserPage,
+)
 from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
@@ -27,18 +36,11 @@ from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.model.episode import EpisodicMemory
-from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
+from orbiter.memory.model.facts import FactConflict, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Reranker, Summarizer
-from orbiter.memory.model.reports import (
-    ConversationInfo,
-    Erasure,
-    ItemVersion,
-    Restored,
-    StoreStats,
-    Verification,
-)
+from orbiter.memory.model.reports import Erasure, ItemVersion, Restored, StoreStats, Verification
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.model.value_counts import UserOrder, ValueCount
 from orbiter.memory.recall import RecallMode, RecallResult
@@ -327,6 +329,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
+        A hit stands for all that says the same: its `repeats` go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
@@ -371,8 +374,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """List what has these ids, newest first; *filters* are as in `search`."""
     def erase(
         self,
-        *,
         user_id: ScopeId | None = None,
+        *,
         session_id: ScopeId | None = None,
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
@@ -561,6 +564,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
+        A hit stands for all that says the same: its `repeats` go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
@@ -634,9 +638,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-    def chats(
-        self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
-    ) -> builtins.list[ConversationInfo]:
+    def chats(self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]) -> ChatList:
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
@@ -761,7 +763,7 @@ class Chat(Blocking[agent.Chat]):
         rounds: int | None = None,
         budget: int | None = None,
         open_group: OpenGroup = "drop",
-    ) -> list[MemoryItem]:
+    ) -> ItemList:
         """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
         Tool groups are complete or absent; system messages are kept however old they are. With
@@ -869,13 +871,11 @@ class Facts(Blocking[agent.Facts]):
         self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
-    def all(
-        self, *, as_of: Time | None = None, known_at: Time | None = None
-    ) -> dict[str, FactMemory]:
+    def all(self, *, as_of: Time | None = None, known_at: Time | None = None) -> FactDict:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
         """Return all keys of facts, also of those that have ended."""
-    def history(self, key: str) -> list[FactEntry]:
+    def history(self, key: str) -> FactHistory:
         """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are included; drafts and discarded ones are not.
@@ -899,13 +899,11 @@ class FactsView(Blocking[agent.FactsView]):
         self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
-    def all(
-        self, *, as_of: Time | None = None, known_at: Time | None = None
-    ) -> dict[str, FactMemory]:
+    def all(self, *, as_of: Time | None = None, known_at: Time | None = None) -> FactDict:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
         """Return all keys of facts, also of those that have ended."""
-    def history(self, key: str) -> list[FactEntry]:
+    def history(self, key: str) -> FactHistory:
         """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are included; drafts and discarded ones are not.

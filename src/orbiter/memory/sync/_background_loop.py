@@ -14,16 +14,35 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread, get_ident, local
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
-from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.tasks.event_loop import waiting_thread
 
-__all__ = ["Ended", "call", "close_at_exit", "close_soon", "in_callback", "run"]
+__all__ = [
+    "Ended",
+    "call",
+    "close_at_exit",
+    "close_soon",
+    "in_callback",
+    "run",
+    "with_short_traceback",
+]
 
 _T = TypeVar("_T")
 _log = logging.getLogger("orbiter.memory")
+
+_LIBRARY = "orbiter.memory."
+_BETWEEN = (
+    f"{_LIBRARY}sync.",
+    f"{_LIBRARY}agent.keywords",
+    f"{_LIBRARY}agent.interface",
+    f"{_LIBRARY}agent.telemetry",
+    "concurrent.futures",
+)
+"""Modules that only pass a call on; their frames say nothing of what went wrong in it."""
 
 _PATIENCE = 5.0
 """Seconds that an interrupted call, and the end of the program, wait for what is under way."""
@@ -233,6 +252,34 @@ def call(work: Callable[[], Awaitable[_T]]) -> _T:
         waiting_thread.reset(token)
         background.waiting.discard(outcome)
         del outcome  # as in `_carry`
+
+
+def with_short_traceback(error: BaseException) -> BaseException:
+    """Return *error* without the frames between the caller and what raised it.
+
+    Of a wrong argument, no frame of the library is left: what it says is all that its caller can
+    use. `ORBITER_DEBUG=1` keeps all of them.
+    """
+    if os.environ.get("ORBITER_DEBUG", "") not in ("", "0"):
+        return error
+    is_wrong_call = isinstance(error, QueryError | TypeError)
+    left_out = (*_BETWEEN, _LIBRARY) if is_wrong_call else _BETWEEN
+    frames = [
+        (frame, trace)
+        for frame, trace in ((each.tb_frame, each) for each in _traces(error))
+        if not str(frame.f_globals.get("__name__")).startswith(left_out)
+    ]
+    short: TracebackType | None = None
+    for frame, trace in reversed(frames):
+        short = TracebackType(short, frame, trace.tb_lasti, trace.tb_lineno)
+    return error.with_traceback(short)
+
+
+def _traces(error: BaseException) -> Iterator[TracebackType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def run(awaitable: Awaitable[_T]) -> _T:

@@ -16,7 +16,7 @@ from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.sync._background_loop import call, in_callback
+from orbiter.memory.sync._background_loop import call, in_callback, with_short_traceback
 from orbiter.memory.sync._streams import Stream
 
 __all__ = ["Blocking", "async_form", "blocking_class", "blocking_function", "unwrap"]
@@ -118,7 +118,10 @@ def _member(name: str, member: object) -> Any:
 
 def _waiting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
-        value = _wait(getattr(self._other(), name), args, kwargs)
+        try:
+            value = _wait(getattr(self._other(), name), args, kwargs)
+        except BaseException as exc:  # noqa: BLE001 - it is raised again
+            raise with_short_traceback(exc)  # noqa: B904 - the same error
         form = _form_for(type(value))
         return value if form is None else _of(form, value, self._again(value))
 
@@ -134,7 +137,10 @@ def blocking_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what calls the async *function* with blocking objects, and waits."""
 
     def waiting(*args: object, **kwargs: object) -> object:
-        return _wait(function, args, kwargs)
+        try:
+            return _wait(function, args, kwargs)
+        except BaseException as exc:  # noqa: BLE001 - it is raised again
+            raise with_short_traceback(exc)  # noqa: B904 - the same error
 
     waiting = _dressed(waiting, function)
     waiting.__module__ = __package__
@@ -173,7 +179,10 @@ def _on_loop(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
         given = [unwrap(value) for value in args]
         named = {key: unwrap(value) for key, value in kwargs.items()}
-        return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
+        try:
+            return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
+        except BaseException as exc:  # noqa: BLE001 - it is raised again
+            raise with_short_traceback(exc)  # noqa: B904 - the same error
 
     return _dressed(method, function)
 

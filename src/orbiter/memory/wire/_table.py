@@ -349,7 +349,7 @@ _CHAT = (
                _query("budget", WHOLE, None)), results.MESSAGES),
     Operation("items", "chat", "GET", "chats/{chat_id}/items", "read",
               (_query("rounds", WHOLE, None), _query("budget", WHOLE, None),
-               _query("open_group", _GROUP, "drop")), results.ITEMS),
+               _query("open_group", _GROUP, "drop")), results.ITEM_LIST),
     Operation("context", "chat", "POST", "chats/{chat_id}/context", "read", _CONTEXT,
               CONTEXT),
     Operation("summary", "chat", "GET", "chats/{chat_id}/summary", "read", (),

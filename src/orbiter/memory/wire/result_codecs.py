@@ -55,6 +55,7 @@ __all__ = [
     "FACTS_BY_KEY",
     "FORGOTTEN",
     "ITEMS",
+    "ITEM_LIST",
     "KEYS",
     "MESSAGES",
     "PAGE",
@@ -185,15 +186,26 @@ def span_schema() -> dict[str, Any]:
     return object_schema("FactSpan", start=INSTANT.schema(), end=optional(INSTANT).schema())
 
 
+def _table(kind: str, name: str, inner: Codec[Any]) -> Codec[Any]:
+    """Return the codec of a class of results, which is made of what *inner* reads."""
+    plain = enveloped(name, inner)
+
+    def load(value: Any) -> Any:
+        return getattr(import_module("orbiter.memory.agent.results"), kind)(plain.load(value))
+
+    return Codec(plain.dump, load, plain.schema)
+
+
 _ITEMS = list_of(ITEM)
 ITEMS = enveloped("items", _ITEMS)
+ITEM_LIST = _table("ItemList", "items", _ITEMS)
 FACTS = enveloped("facts", list_of(FACT))
-FACTS_BY_KEY = enveloped("facts", map_of(FACT))
+FACTS_BY_KEY = _table("FactDict", "facts", map_of(FACT))
 KEYS = enveloped("keys", list_of(TEXT))
 COUNT = enveloped("count", WHOLE)
 DUPLICATES = enveloped("groups", list_of(tuple_of(ITEM)))
 VERSIONS = enveloped("versions", list_of(record("model.reports", "ItemVersion")))
-CONVERSATIONS = enveloped("chats", list_of(record("model.reports", "ConversationInfo")))
+CONVERSATIONS = _table("ChatList", "chats", list_of(record("model.reports", "ConversationInfo")))
 STORE_STATS = record("model.reports", "StoreStats")
 VALUE_COUNTS = enveloped("counts", list_of(record("model.value_counts", "ValueCount")))
 VERIFICATION = record("model.reports", "Verification")
@@ -284,7 +296,8 @@ def _entry_schema() -> dict[str, Any]:
     return object_schema("FactEntry", fact=FACT.schema(), spans=spans)
 
 
-ENTRIES = enveloped("entries", list_of(Codec(_dump_entry, _load_entry, _entry_schema)))
+_ENTRIES = list_of(Codec(_dump_entry, _load_entry, _entry_schema))
+ENTRIES = _table("FactHistory", "entries", _ENTRIES)
 
 
 # What was recalled

@@ -158,7 +158,7 @@ async def forget(  # noqa: PLR0913 - the filters
         )
     async with run.scoped(meaning=False) as memory:
         if ids:
-            ids = await find_ids(run, memory, ids)
+            ids = await find_ids(run, memory, ids, repeats=True)
         if permanently:
             chosen = filters if has_filter else {"item": ids}
             return await _erase(run, memory, ids, chosen, dry_run=dry_run, yes=yes)

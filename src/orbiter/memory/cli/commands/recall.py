@@ -119,7 +119,7 @@ async def recall(  # noqa: PLR0913 - the filters
             result = await memory.recall(asked, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
     note_waiting(waiting)
-    keep_rows(run, [hit.item.id for hit in result])
+    keep_rows(run, [[hit.item.id, *(each.id for each in hit.repeats)] for hit in result])
     if run.out.is_json:
         run.out.data(
             {
