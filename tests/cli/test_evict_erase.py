@@ -1,5 +1,6 @@
 """`evict` and `erase`: what they remove, and that nothing is removed by accident."""
 
+import getpass
 import json
 import shlex
 import sys
@@ -304,3 +305,36 @@ def test_an_erasure_without_a_scope_names_the_user_to_give(cli: Cli) -> None:
     assert refused.exit_code == 2
     assert "such as `--user alice`" in refused.stderr
     assert cli.json("stats")["items"] == 1
+
+
+def test_a_report_says_who_erased(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "opal")
+    for user in ("ann", "bob", "opal"):
+        cli.ok("remember", "tea", "--user", user)
+
+    own = cli.json("erase", "--user", "ann", "--yes")
+    named = cli.json("erase", "--user", "bob", "--yes", "--by", "officer")
+    herself = cli.json("erase", "--user", "opal", "--yes")
+
+    assert [each["by"] for each in (own, named, herself)] == ["opal", "officer", None]
+
+
+def test_the_keys_of_somebody_who_is_erased_are_named(cli: Cli) -> None:
+    cli.ok("remember", "tea")
+    key = cli.json("keys", "create", "--user", "alice")["id"]
+    gone = cli.json("keys", "create", "--user", "alice")["id"]
+    other = cli.json("keys", "create", "--user", "bob")["id"]
+    cli.ok("keys", "revoke", gone)
+
+    would = cli("erase", "--user", "alice", "--dry-run")
+    done = cli("erase", "--user", "alice", "--yes")
+
+    for each in (would, done):
+        assert (
+            f"the API key `{key}` is still for user `alice`: `orbiter-memory keys revoke {key}"
+            in (each.stderr)
+        )
+        assert gone not in each.stderr
+        assert other not in each.stderr
+    cli.ok("keys", "revoke", key)
+    assert "API key" not in cli("erase", "--user", "alice", "--yes").stderr

@@ -401,3 +401,19 @@ def test_an_import_over_what_was_forgotten_names_the_command_that_restores(
     assert item in result.stderr
     assert "`orbiter-memory restore` brings back what was forgotten" in result.stderr
     assert "overwrite" not in result.stderr
+
+
+def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: Path) -> None:
+    ids = cli.remember_all("tea", "milk", "wine").split()
+    cli.ok("forget", ids[0])
+    cli.ok("edit", ids[1], "oat milk")
+
+    full = cli.ok("export", str(tmp_path / "all.jsonl"))
+    table = cli.ok("export", str(tmp_path / "all.csv"))
+    cli.ok("remember", "water", "--user", "bob")
+    plain = cli.ok("export", str(tmp_path / "bob.jsonl"), "--user", "bob")
+
+    assert cli.json("stats")["items"] == 2
+    assert "3 memories (2 current, 1 forgotten, 2 earlier versions)" in full
+    assert table.endswith("2 memories\n")
+    assert plain.endswith("1 memory\n")

@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import json
+from pathlib import Path
 
 import pytest
 import typer
@@ -220,3 +221,79 @@ def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -
     assert cli.ok("kv", "settings").count("\n") == 1
     assert cli.ok("kv", "sett") == ""
     assert len(cli.json("kv", "--all")) == 3
+
+
+# Nothing is there
+
+
+def test_a_user_who_has_entries_alone_is_told_so(cli: Cli) -> None:
+    cli.remember("tea")
+    cli.put_entries("carol", 3)
+    env = environment(cli.url, {})
+    said = "no memories of user `carol`, but 3 key-value entries; `orbiter-memory kv` lists them"
+
+    for args in (["list"], ["facts"], ["recall", "tea"]):
+        shown = in_terminal([*args, "--user", "carol"], env).stdout
+        assert said in " ".join(shown.split()), args
+    shown = in_terminal(["stats", "--user", "carol"], env).stdout
+    assert "key-value entries" in shown
+    assert cli.json("stats", "--user", "carol")["entries"] == 3
+    assert cli.json("stats")["entries"] == 0
+
+
+def test_a_misspelt_user_is_told_the_nearest(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("tea")
+
+    for args in (
+        ["list"],
+        ["facts"],
+        ["recall", "tea"],
+        ["stats"],
+        ["export", str(tmp_path / "a.jsonl")],
+        ["export", str(tmp_path / "a.csv")],
+    ):
+        wrong = cli(*args, "--user", "alcie")
+        assert wrong.exit_code == 0, wrong.stderr
+        assert "no memories of user `alcie`; did you mean `alice`?" in wrong.stderr, args
+        assert "did you mean" not in cli(*args[:1], *args[1:], "--user", "zoe").stderr
+    assert "did you mean" not in cli("list", "--query", "zzz").stderr
+
+
+# Words
+
+
+def test_a_question_and_a_new_text_need_no_quotes(cli: Cli) -> None:
+    made = cli.remember("Mia lives in Oslo")
+
+    (hit,) = cli.json("recall", "where", "does", "Mia", "live?")["hits"]
+    cli.ok("edit", made, "Mia", "lives", "in", "Bergen", "--tag", "city")
+
+    assert hit["item"]["id"] == made
+    changed = cli.json("show", made)
+    assert (changed["content"], changed["version"]) == ("Mia lives in Bergen", 2)
+    for args in (["recall", "-", "tea"], ["edit", made, "-", "tea"]):
+        mixed = cli(*args, stdin="more")
+        assert mixed.exit_code == 2
+        assert "`-` reads stdin, and takes no words beside it" in mixed.stderr
+
+
+def test_an_undo_without_a_source_names_restore(cli: Cli) -> None:
+    result = cli("undo")
+
+    assert result.exit_code == 2
+    assert "`orbiter-memory restore ID` brings back one memory" in result.stderr
+
+
+def test_a_recall_of_everyones_says_whose_each_hit_is(cli: Cli) -> None:
+    cli.remember("green tea")
+    cli.remember("black tea", "--user", "bob")
+    env = environment(cli.url, {})
+
+    everyone = in_terminal(["recall", "tea", "--all"], env).stdout
+    rows = [line.split("\t") for line in cli.ok("recall", "tea", "--all").splitlines()]
+
+    assert "user bob" in everyone
+    assert "user alice" in everyone
+    assert "user alice" not in in_terminal(["recall", "tea"], env).stdout
+    assert {row[-1] for row in rows} == {"user alice", "user bob"}
+    assert len(cli.ok("recall", "tea").splitlines()[0].split("\t")) == len(rows[0]) - 1

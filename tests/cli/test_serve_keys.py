@@ -310,10 +310,12 @@ def test_a_key_is_rotated_and_both_are_listed(cli: Cli) -> None:
     old = cli.json("keys", "create", "--user", "ann", "--name", "agent")
     new = cli.json("keys", "rotate", "agent", "--overlap", "12h")
     listed = cli.json("keys", "list")
+    rows = [line.split("\t") for line in cli.ok("keys", "list").splitlines()]
     plain = cli("keys", "rotate", new["key"], "--overlap", "0h", "--expires", "30d")
     file = KeyFile(f"{cli.url}.keys.json")
 
     assert (new["name"], new["scope"]) == ("agent", {"user_id": "ann"})
+    assert [(row[0], row[-1]) for row in rows] == [(old["id"], new["id"]), (new["id"], "")]
     assert (new["replaces"]["id"], new["replaces"]["replaced_by"]) == (old["id"], new["id"])
     assert [(key["id"], key["state"], key["replaced_by"]) for key in listed] == [
         (old["id"], "open", new["id"]),
@@ -403,7 +405,7 @@ def test_words_in_the_wrong_place_are_told_where_they_belong(cli: Cli) -> None:
         ("users mia", "did you mean `--starts-with mia`?"),
         ("erase mia", "did you mean `--user mia`?"),
         ("stats mia", "did you mean `--user mia`?"),
-        ("recall where is mia", "put quotes around what has several words"),
+        ("show where is mia", "put quotes around what has several words"),
     ],
 )
 def test_a_word_too_many_is_told_which_option_takes_it(cli: Cli, line: str, way: str) -> None:
@@ -464,3 +466,37 @@ def test_it_runs_on_uvloop_where_that_is_installed(
     assert loop.run_until_complete(asyncio.sleep(0, "runs")) == "runs"
     loop.close()
     fast.close()
+
+
+def test_a_key_of_one_user_is_not_used_for_another(cli: Cli) -> None:
+    cli.remember("Alice likes tea")
+    cli.remember("Bob likes coffee", "--user", "bob")
+    key = cli.json("keys", "create", "--user", "alice", "--role", "admin")["key"]
+    with serve(cli) as (told, _):
+        server = Cli(str(told["url"]), {"ORBITER_MEMORY_TOKEN": str(key)})
+
+        own = server("list", "--user", "alice")
+        for args in (["list"], ["recall", "likes"], ["stats"], ["erase", "--yes"]):
+            other = server(*args, "--user", "bob")
+            assert other.exit_code == 2, other.output
+            assert "the key is for user `alice`, and --user is `bob`; leave `--user` out" in (
+                other.stderr
+            )
+            assert "likes" not in other.stdout
+        noted = server("list", env={"ORBITER_MEMORY_USER": "bob"})
+        everyone = server("list", "--all")
+        erase = httpx.post(
+            f"{told['url']}/v1/erase",
+            json={"user_id": "bob"},
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=HANG,
+        )
+
+    assert "Alice likes tea" in own.stdout
+    assert own.stderr == ""
+    assert "the key is for user `alice`, and ORBITER_MEMORY_USER is `bob`" in noted.stderr
+    assert "Alice likes tea" in noted.stdout
+    assert "the key is for user `alice`; `--all` is nothing more" in everyone.stderr
+    assert erase.status_code == 403
+    assert "cannot erase what is of another" in erase.json()["detail"]
+    assert len(cli.json("list", "--all")["items"]) == 2

@@ -1,6 +1,7 @@
 """Records of jobs: no more than a key may have, and none of a job that was dropped."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,8 +17,10 @@ from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, Principal
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api import jobs as _jobs
 from orbiter.memory.server.api.job_files import JobFiles
+from orbiter.memory.server.api.job_record import Job, dump_job, encode_report, load_job
 from orbiter.memory.tasks.progress import checkpoint
 from orbiter.memory.wire import OPERATIONS
 
@@ -291,3 +294,19 @@ def test_first_records_written_at_the_same_time_are_all_kept(
 
     assert records(tmp_path / FOLDER) == {"a", "b"}
     files.close()
+
+
+def test_a_report_of_an_erasure_has_the_same_fields_when_it_is_read_from_a_file() -> None:
+    operation = next(each for each in OPERATIONS if each.id == "memory.erase")
+    for by, kept in (("officer", "officer"), ("bob", None), (None, None)):
+        report = Erasure(items=1, erased={"user_id": "bob"}, by=by, at=datetime.now(UTC))
+        job = Job(operation, None, {}, by, {"user_id": "bob"}, is_bound=False)
+        job.report, job.state, job.ended_at = encode_report(job, report), "done", datetime.now(UTC)
+
+        record = dump_job(job, "")
+        again = load_job(record)
+
+        assert again is not None
+        before, after = json.loads(job.report), json.loads(again.report or b"")
+        assert after == {**before, "erased": {"user_id": "(not kept)"}, "by": kept}
+        assert "bob" not in json.dumps(record)

@@ -232,8 +232,10 @@ async def test_a_key_of_somebody_erases_as_a_job_what_is_theirs_alone(
     memory = pair[0]
     http = client(await served(memory, keys=keys, **BARE), new_key(keys, "admin", user="ann"))
 
-    answer = await http.post("/v1/erase", json={"user_id": "bob"}, headers=NOW)
+    refused = await http.post("/v1/erase", json={"user_id": "bob"}, headers=NOW)
+    answer = await http.post("/v1/erase", json={}, headers=NOW)
 
+    assert refused.status_code == 403
     report = (await ended(http, answer.json()))["report"]
     assert report["items"] == 5
     assert report["files"] == ["a file of this store"] * len(report["files"])

@@ -1,5 +1,6 @@
 """Imports from other programs: what is kept and lost, and what a file may not set."""
 
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -325,3 +326,38 @@ async def test_every_file_that_is_not_read_has_its_name_in_the_report(
     (problem,) = report.problems
     assert problem.place.startswith("`00.png`, `01.png`, ")
     assert problem.place.endswith("`49.png` and 10 others")
+
+
+# What is stopped
+
+
+@pytest.mark.parametrize("kind", ["mem0", "native"])
+async def test_an_import_that_is_cancelled_leaves_no_write_under_way(
+    memory: AgentMemory, alice: ScopedMemory, tmp_path: Path, kind: str, open_memory: Open
+) -> None:
+    path = _mem0(tmp_path / "a.json", {"memory": "tea"}, {"memory": "milk"})
+    if kind == "native":
+        other = open_memory(f"sqlite:///{tmp_path}/other.db", embeddings=None).scope("alice")
+        await other.remember_many(["tea", "milk"])
+        path = tmp_path / "a.jsonl"
+        await export_file(other, path)
+    await memory.init()
+    store: Any = memory.store
+    name = "put_records" if kind == "native" else "insert"
+    write, begun, may_end = getattr(store, name), asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        begun.set()
+        await may_end.wait()
+        return await write(*args, **options)
+
+    setattr(store, name, slow)
+    work = asyncio.ensure_future(import_file(alice, path))
+    await begun.wait()
+    work.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+    assert (await alice.stats()).items == 2

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from orbiter.memory.agent.keywords import ArgumentReader, ScopeId, as_name, unknown_attribute
@@ -46,6 +47,9 @@ _HandleT = TypeVar("_HandleT", bound="Handle")
 
 class MemoryEngine(ABC):
     """Carries out the calls of an `AgentMemory` and of its handles."""
+
+    held: Mapping[str, str] = MappingProxyType({})
+    """The scope to which the key of a server holds every call, whatever that says."""
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, report
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, report, say
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._settings_file import SHARED, file_setting, note_idle_key, pii_hook
 
@@ -160,6 +160,7 @@ class CommandContext:
         # Around everything, and not in the handle: whoever acts signs what is imported, too.
         with nullcontext() if by is None else acting_as(by):
             async with memory:
+                self.check_key(memory)
                 yield memory
 
     async def note_default_user(self, memory: "AgentMemory") -> None:
@@ -173,6 +174,19 @@ class CommandContext:
                 "programs that name no user have memories here; "
                 f"`--user '{DEFAULT_USER}'` is for these"
             )
+
+    def check_key(self, memory: "AgentMemory") -> None:
+        """Raise `UsageError` if the key of a server is for another scope than the options name."""
+        for name, value in memory._engine.held.items():  # noqa: SLF001 - of this library
+            option = name.removesuffix("_id")
+            chosen, origin = self.target.setting(option)
+            if self.target.everyone:
+                say(f"the key is for {option} `{value}`; `--all` is nothing more", kind="note")
+            elif chosen not in (None, value) and origin != _OS_USER:
+                other = f"the key is for {option} `{value}`, and {origin} is `{chosen}`"
+                if origin == f"--{option}":
+                    raise UsageError(f"{other}; leave `{origin}` out, or use another key")
+                say(f"{other}, which is not used", kind="note")
 
     def check_there(self, memory: "AgentMemory") -> None:
         """Raise `FileNotFoundError` if *memory* is a file that does not exist yet."""

@@ -1,7 +1,7 @@
-"""Ids as people type them: whole, a beginning or an end of one, or `@1`, a row of the last list.
+"""Ids and names as people type them: whole, a beginning or an end of an id, or `@1`, a row.
 
 Everything is looked up in the scope of the command, so another user's memory is never matches. The
-rows are kept per terminal in the state folder of this user: ids only, for a day.
+rows of the last list are kept per terminal in the state folder of this user: ids only, for a day.
 """
 
 import hashlib
@@ -15,15 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._command import CommandContext
-from orbiter.memory.cli._error_messages import UsageError
-from orbiter.memory.cli._text import shortened
+from orbiter.memory.cli._error_messages import UsageError, say
+from orbiter.memory.cli._text import counted, one_line, shortened
 from orbiter.memory.cli._views import said
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.items import MemoryItem
 
-__all__ = ["SHORTEST_PART", "ambiguous", "find_id", "find_ids", "keep_rows"]
+__all__ = [
+    "SHORTEST_PART",
+    "ambiguous",
+    "counts_of_user",
+    "find_id",
+    "find_ids",
+    "keep_rows",
+    "near_user",
+    "note_nothing",
+]
 
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 _ROW = re.compile(r"@(\d{1,6})")
@@ -32,6 +41,8 @@ SHORTEST_PART = 4
 _MAX_CANDIDATES = 5
 """Candidates of an ambiguous id that are named."""
 _PAGE = 500
+_NAMES = 500
+"""Users among whom one with a name like the one given is looked for."""
 _DAY = 86_400.0
 
 
@@ -172,3 +183,53 @@ def _path() -> Path | None:
                 folder = user_state_path("orbiter-memory", appauthor=False)
                 return folder / "lists" / f"{digest}.json"
     return None
+
+
+# Names of users
+
+
+async def note_nothing(run: CommandContext, memory: "AgentMemory", text: str) -> None:
+    """Say that nothing was found; of a user without memories, what there is, or who is meant.
+
+    *text* is what is said of all others, if someone is watching.
+    """
+    name = (run.target.scope() or {}).get("user_id")
+    items, entries = (1, 0) if name is None else await counts_of_user(memory, name)
+    if name is not None and not items and entries:
+        has = counted(entries, "key-value entry", "key-value entries")
+        way = "`orbiter-memory kv` lists them"
+        say(f"no memories of {run.target.describe()}, but {has}; {way}", kind="note")
+    elif name is not None and not items and (near := await near_user(memory, name)):
+        say(f"no memories of {run.target.describe()}{near}", kind="note")
+    else:
+        run.out.note(text)
+
+
+async def counts_of_user(memory: "AgentMemory", name: str) -> tuple[int, int]:
+    """Return how many memories and entries a user has; as for one with memories if none may know.
+
+    A server tells it only to the key of an administrator.
+    """
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
+
+    try:
+        users = await memory.users(starts_with=name, limit=1)  # the shortest name is the first
+    except MemoryError:
+        return 1, 0
+    return next(((each.items, each.entries) for each in users if each.user_id == name), (0, 0))
+
+
+async def near_user(memory: "AgentMemory", name: str | None) -> str:
+    """Return which user may have been meant by a *name* that nobody has, as words to add."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
+
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
+
+    if name is None:
+        return ""
+    try:
+        names = [each.user_id for each in await memory.users(limit=_NAMES)]
+    except MemoryError:  # the key of a server may not know of others
+        return ""
+    near = get_close_matches(name, [each for each in names if each != name], n=1)
+    return f"; did you mean `{one_line(near[0])}`?" if near else ""

@@ -31,6 +31,7 @@ __all__ = [
     "read_stdin",
     "read_when",
     "read_where",
+    "read_words",
 ]
 
 Id = Annotated[
@@ -147,6 +148,15 @@ def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str
             raise UsageError(f"`--where`: {exc}; write it such as {_EXAMPLES['where']}") from None
         parts.append(given)
     return {"$and": parts} if len(parts) > 1 else parts[0] if parts else given
+
+
+def read_words(words: Sequence[str]) -> str:
+    """Return the words as one text; for `-`, what stdin holds."""
+    if list(words) == ["-"]:
+        return read_stdin().strip()
+    if "-" in (words[0], words[-1]):  # between words it is a dash
+        raise UsageError("`-` reads stdin, and takes no words beside it")
+    return " ".join(words)
 
 
 def read_stdin() -> str:

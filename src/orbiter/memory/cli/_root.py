@@ -197,6 +197,8 @@ def _say_usage(error: Any, text: str) -> None:
 
 def _meant(context: Any, text: str) -> str:
     """Return what an argument too many may have meant: a store, a name, or a command."""
+    if context is not None and context.info_name == "undo" and text.startswith("Missing argument"):
+        return f" `undo` takes back all of a source; `{NAME} restore ID` brings back one memory"
     found = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
     if found is None or context is None:
         return ""

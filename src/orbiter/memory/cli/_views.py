@@ -201,7 +201,7 @@ def _value(value: object) -> str:
     return value if isinstance(value, str) and value else dumps(value, indent=None)
 
 
-def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
+def hit_lines(hit: "Hit", width: int, *, full: bool, shows_scope: bool = False) -> "list[Text]":
     """Return what a hit says and why it was found; *full* has every reason with its points."""
     passage = one_line(hit.passage) or said(hit.item)
     points = f"  {hit.score:.2f} points" if full else ""
@@ -210,7 +210,7 @@ def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
         (f"  {hit.relevance:.2f}", "green"),
         (points, "cyan"),
     )
-    lines = [head, facts(hit.item)]
+    lines = [head, facts(hit.item, shows_scope=shows_scope)]
     shown = hit.why if full else _shortly(hit)
     if full:
         lines += [styled((f"{each.points:+6.2f}  ", "cyan"), one_line(each.text)) for each in shown]

@@ -4,6 +4,7 @@ import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import IO, TYPE_CHECKING, Any, NoReturn
+from urllib.parse import parse_qsl
 
 from orbiter.memory.agent import AgentMemory, EventStream
 from orbiter.memory.agent.interface import (
@@ -24,6 +25,7 @@ from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import OPERATIONS, Operation
+from orbiter.memory.wire.calls import HELD_SCOPE
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer import ExportResult, ImportResult
@@ -122,10 +124,12 @@ class RemoteEngine(MemoryEngine):
         # Short, for any key, and of no store: a server whose disk is full can still be read.
         headers = {} if self._link.address.token else {"Authorization": "Bearer"}
         try:
-            await self._link.send(Request("GET", "/v1/jobs", headers=headers, meeting=_MEETING))
+            request = Request("GET", "/v1/jobs", headers=headers, meeting=_MEETING)
+            answer = await self._link.send(request)
         except BaseException:  # cancellation included: nothing is left open
             await self._link.close()
             raise
+        self.held = dict(parse_qsl(answer.headers.get(HELD_SCOPE, "")))
         self._is_met = True
 
     @traced("store.close")

@@ -1,4 +1,4 @@
-"""Event loops: `OneLoop` holds an object to one running loop; `bounded_gather` limits concurrency.
+"""Event loops: an object for one loop, limited concurrency, work that is not cut off.
 
 What asyncio has to wait with, locks and events, belongs to the loop it first waited in: shared by
 two loops it raises in one and never wakes the other. So whoever owns such a thing calls `enter`
@@ -7,14 +7,14 @@ before it uses it.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orbiter.memory.errors import EventLoopError
 
-__all__ = ["OneLoop", "bounded_gather", "waiting_thread"]
+__all__ = ["OneLoop", "bounded_gather", "to_end", "waiting_thread"]
 
 waiting_thread: ContextVar[int | None] = ContextVar("waiting_thread", default=None)
 """The thread that waits for this work, which a background loop does for it."""
@@ -84,3 +84,18 @@ async def bounded_gather(
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
     return [results[number] for number in range(len(arguments))]
+
+
+async def to_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Return what *work* does; if this is cancelled meanwhile, not before *work* has ended.
+
+    So whoever is told of the cancellation finds nothing under way any more.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it is not the one that is told
+        raise

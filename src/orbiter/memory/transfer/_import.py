@@ -21,6 +21,7 @@ from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
+from orbiter.memory.tasks.event_loop import to_end
 from orbiter.memory.tasks.worker_threads import FileThread
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
@@ -87,7 +88,8 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
         coming = aside.run(reader.batch)
         while batch := await coming:
             coming = aside.run(reader.batch)
-            written, updated = await _store(store, scope, batch, report)
+            # A Ctrl-C waits for it: what is stored is counted, and what is counted is stored.
+            written, updated = await to_end(_store(store, scope, batch, report))
             if updated and changed is not None:
                 await changed(store, updated)
             if written:

@@ -26,6 +26,7 @@ from orbiter.memory.model.protocols import Embeddings, VersionedStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import StoreStats
+from orbiter.memory.tasks.event_loop import to_end
 from orbiter.memory.tasks.worker_threads import iterate_in_thread
 from orbiter.memory.transfer._native_reader import FORMAT, FORMAT_VERSION, is_native, record_pages
 from orbiter.memory.transfer.io.archives import Limits
@@ -351,11 +352,13 @@ async def store_records(
             if rewriter is not None:
                 own = await rewriter.adopt(own)
             if own:
-                written = await store.put_records(own, within=scope, overwrite=overwrite)
+                # As in `_import`: a Ctrl-C waits for what is under way.
+                putting = store.put_records(own, within=scope, overwrite=overwrite)
+                written = await to_end(putting)
                 stored += written
                 kept += (f"item `{item_id}`" for item_id in _kept(written))
             entries = [each for each in page if isinstance(each, StoredEntry)]
-            count, others = await _store_entries(store, entries, overwrite=overwrite)
+            count, others = await to_end(_store_entries(store, entries, overwrite=overwrite))
             stored += count
             kept += others
             seen += len(page)

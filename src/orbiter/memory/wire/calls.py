@@ -11,10 +11,22 @@ from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.wire._table import REQUIRED, TARGET_PARAMS, Operation, Param
 from orbiter.memory.wire.codecs import short_repr
 
-__all__ = ["MAX_LIST", "Call", "dump_text", "load_param", "load_text", "parse", "write_call"]
+__all__ = [
+    "HELD_SCOPE",
+    "MAX_LIST",
+    "Call",
+    "dump_text",
+    "load_param",
+    "load_text",
+    "parse",
+    "write_call",
+]
 
 MAX_DEPTH = 64
 """How deep JSON may nest: what a memory may hold, and what stands around it."""
+
+HELD_SCOPE = "Memory-Scope"
+"""The header that says to whose memories a key is held: `user_id=ann`."""
 
 MAX_LIST = 1_000
 """Most entries of a list that one call takes, whichever argument it is."""

@@ -31,6 +31,7 @@ from orbiter.memory.cli._options import (
     read_stdin,
     read_when,
     read_where,
+    read_words,
 )
 from orbiter.memory.cli._output import is_agreed
 from orbiter.memory.cli._text import counted, shortened
@@ -49,9 +50,12 @@ app = new_app()
 async def edit(  # noqa: PLR0913 - what may be changed
     run: CommandContext,
     item_id: Id,
-    text: Annotated[
-        str | None,
-        typer.Argument(help="The new text; `-` reads stdin; without it, $EDITOR opens."),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="The new text, quoted or not; `-` reads stdin; without it, $EDITOR opens.",
+        ),
     ] = None,
     *,
     tag: Tags = None,
@@ -84,9 +88,8 @@ async def edit(  # noqa: PLR0913 - what may be changed
     has_labels = bool(tag) or any(each is not None for each in changed)
     async with run.scoped() as memory:
         item_id = await find_id(run, memory, item_id)
-        if text == "-":
-            text = read_stdin().strip()
-        elif text is None and not has_labels:
+        text = read_words(words) if words else None
+        if text is None and not has_labels:
             before = await memory.get(item_id)
             if before is None:
                 raise await not_there(run.target, memory, item_id)

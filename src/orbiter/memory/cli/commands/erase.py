@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
+from orbiter.memory.cli._command import SCOPES, CommandContext, command, is_served, new_app, os_user
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
+from orbiter.memory.cli._item_ids import near_user
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, shortened, size, stored
 from orbiter.memory.cli._views import entry, said
-from orbiter.memory.errors import MemoryError
+from orbiter.memory.cli.commands.keys import keys_command, open_keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,8 +34,6 @@ _WIDE = 79
 """Letters of a text: one less than there are of a text that is longer."""
 _PAGE = 500
 """Memories that are read at once."""
-_NAMES = 500
-"""Users among whom one with a name like the one given is looked for."""
 
 
 @command(app, "evict", everyone=False)
@@ -155,11 +154,12 @@ async def erase(
                 run.out.show(styled(f"would erase {what}"))
             if not there.total:
                 await _say_nothing(run, memory, scope)
+            await _say_keys(run, memory, scope)
             return 0
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        by = run.target.setting("by")[0]
+        by = _signer(run, memory, scope)
         with _new_file(report) as file:
             with run.out.progress("erasing", unit="") as advance:
                 done = await memory.erase(**scope, by=by, progress=advance)
@@ -171,6 +171,7 @@ async def erase(
             say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
         if not done.found:
             await _say_nothing(run, memory, scope)
+        await _say_keys(run, memory, scope)
     if report is not None:
         run.out.note(f"the report is in `{report}`")
     return code
@@ -191,23 +192,30 @@ def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | No
     return 0 if done else ERROR
 
 
+def _signer(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> str | None:
+    """Return who erases: as `--by` says, else the computer's user, unless that is who is erased.
+
+    A server signs with its key.
+    """
+    by = run.target.setting("by")[0]
+    if by is not None or is_served(memory):
+        return by
+    user = os_user()
+    return None if user in scope.values() else user
+
+
+async def _say_keys(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
+    """Say which keys of a server are still for a user: who has one may store something again."""
+    if list(scope) != ["user_id"] or is_served(memory):
+        return
+    for key in await open_keys_of(run.target, scope["user_id"]):
+        way = keys_command(run.target, None, "revoke", key.id)
+        say(f"the API key `{key.id}` is still for {run.target.describe()}: `{way}`", kind="note")
+
+
 async def _say_nothing(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
-    near = await _near(memory, scope.get("user_id"))
+    near = await near_user(memory, scope.get("user_id"))
     say(f"nothing is stored here of {run.target.describe()}{near}", kind="note")
-
-
-async def _near(memory: "AgentMemory", name: str | None) -> str:
-    """Return which user may have been meant by a *name* that nobody has, as words to add."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
-
-    if name is None:
-        return ""
-    try:
-        names = [each.user_id for each in await memory.users(limit=_NAMES)]
-    except MemoryError:  # the key of a server may not know of others
-        return ""
-    near = get_close_matches(name, [each for each in names if each != name], n=1)
-    return f"; did you mean `{one_line(near[0])}`?" if near else ""
 
 
 def _check_new(path: Path) -> None:

@@ -9,12 +9,14 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError
+from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line, stored
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 
 if TYPE_CHECKING:
-    from orbiter.memory.transfer import Migration
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.transfer import ExportResult, Migration
 
 __all__ = ["app"]
 
@@ -61,9 +63,14 @@ async def export(
     # As it was given: a `/` in the end says that it is a folder.
     target = sys.stdout.buffer if path == "-" else path
     kind = format_for(target, format, known=WRITTEN)
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         with run.out.progress("exporting", unit="") as advance:
             done = await export_file(memory, target, format=kind, progress=advance)
+        if not done.records and not done.entries:
+            none = "nothing is stored" if kind == NATIVE else "there are no memories"
+            way = "`--all` exports everyone's"
+            await note_nothing(run, store, f"{none} of {run.target.describe()}; {way}")
+        parts = await _parts(memory, done) if kind == NATIVE else ""
     if run.out.is_json:
         run.out.data(
             {
@@ -76,10 +83,21 @@ async def export(
             }
         )
     elif path != "-":
-        run.out.show(styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}"))
-    if not done.records and not done.entries:
-        none = "nothing is stored" if kind == NATIVE else "there are no memories"
-        run.out.note(f"{none} of {run.target.describe()}; `--all` exports everyone's")
+        run.out.show(
+            styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}{parts}")
+        )
+
+
+async def _parts(memory: "ScopedMemory", done: "ExportResult") -> str:
+    """Return what an export has beside the memories that `stats` and `list` count, in brackets."""
+    own = await memory.stats()
+    forgotten = own.forgotten or 0
+    others = done.records - own.items - forgotten
+    parts = [f"{own.items:,} current"]
+    parts += [f"{forgotten:,} forgotten"] if forgotten else []
+    parts += [f"{others:,} for internal use"] if others > 0 else []
+    parts += [counted(done.versions, "earlier version", "earlier versions")] * bool(done.versions)
+    return f" ({', '.join(parts)})" if parts[1:] else ""
 
 
 @command(app, "migrate", url=False)

@@ -16,7 +16,7 @@ from orbiter.memory.cli._fact_views import (
     value_of,
     when,
 )
-from orbiter.memory.cli._item_ids import find_id
+from orbiter.memory.cli._item_ids import find_id, note_nothing
 from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
@@ -62,15 +62,15 @@ def _print(run: CommandContext, found: "FactMemory | None", told: str = "") -> N
 async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
     """List facts that are valid now, or were at a time."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         found = list((await memory.facts.all(as_of=moment, known_at=known)).values())
+        if not found:
+            way = "`orbiter-memory facts put KEY VALUE` records one"
+            await note_nothing(run, store, f"no facts of {run.target.describe()}; {way}")
     if run.out.is_json:
         run.out.data([as_json(fact) for fact in found])
     else:
         print_facts(run.out, found, [when(fact) for fact in found])
-    if not found:
-        told = run.target.describe()
-        run.out.note(f"no facts of {told}; `orbiter-memory facts put KEY VALUE` records one")
 
 
 @command(facts, "get", everyone=False, makers=_MAKERS)

@@ -25,7 +25,15 @@ from orbiter.memory.cli._views import entry, scope_label
 
 if TYPE_CHECKING:
     from orbiter.memory.auth import Key, KeyStore, KeyTable, OIDCSettings
-__all__ = ["Keys", "Role", "app", "keys_of", "oidc_settings"]
+__all__ = [
+    "Keys",
+    "Role",
+    "app",
+    "keys_command",
+    "keys_of",
+    "oidc_settings",
+    "open_keys_of",
+]
 
 Keys = Annotated[
     Path | None,
@@ -112,6 +120,19 @@ def keys_command(target: Target, file: Path | None, *words: str) -> str:
     named = [] if url is None else ["--url", without_passwords(url)]
     named += [] if file is None else ["--keys", str(file)]
     return shlex.join(["orbiter-memory", "keys", *words, *named])
+
+
+async def open_keys_of(target: Target, user_id: str) -> "list[Key]":
+    """Return the keys that still open the memories of a user; none where they cannot be read."""
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415
+
+    try:
+        async with key_store(target, None, moves=False) as store:
+            keys = await store.list()
+    except (MemoryError, OSError):  # to erase is what was asked for, and this is beside it
+        return []
+    now = datetime.now(UTC)
+    return [key for key in keys if key.scope.user_id == user_id and key.is_open(now)]
 
 
 def missing_store(target: Target) -> str | None:
@@ -261,6 +282,7 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
                 scope_label(key.scope),
                 key.name,
                 "" if key.expires_at is None else moment(key.expires_at),
+                key.replaced_by or "",
             )
             for key in listed
         )

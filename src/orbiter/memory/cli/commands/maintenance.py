@@ -2,14 +2,18 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import one_line, parse_when, size
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
 
 __all__ = ["app"]
 
@@ -27,19 +31,26 @@ async def stats(run: CommandContext) -> None:
     scope = run.target.scope()
     async with run.both() as (memory, handle):
         own = await handle.stats()
+        entries = await _entries(memory, scope)
+        if not own.items and not own.forgotten and not entries:
+            await note_nothing(run, memory, "no memories here; `--all` counts everyone's")
         try:
             whole = asdict(await memory.stats())
         except (UnsupportedError, AccessError):  # a Redis counts a scope, and so does a user's key
             whole = None
         url = memory.url
     if run.out.is_json:
-        run.out.data({"url": url, "scope": scope, **asdict(own), "store": whole})
+        run.out.data(
+            {"url": url, "scope": scope, **asdict(own), "entries": entries, "store": whole}
+        )
         return
     named = "everyone" if scope is None else ", ".join(scope.values())
     rows: list[tuple[str, object]] = [
         (f"memories of {named}", f"{own.items:,}"),
         ("  forgotten, can be restored", "unknown" if own.forgotten is None else own.forgotten),
     ]
+    if entries:
+        rows += [("  key-value entries, which `kv` lists", f"{entries:,}")]
     if whole is not None:
         rows += [
             ("the whole store", one_line(url)),
@@ -51,6 +62,13 @@ async def stats(run: CommandContext) -> None:
             ("  size", size(whole["bytes"])),
         ]
     _table(run, rows)
+
+
+async def _entries(memory: "AgentMemory", scope: dict[str, str] | None) -> int | None:
+    """Return how many key-value entries a user has; `None` for any other scope."""
+    if scope is None or list(scope) != ["user_id"]:
+        return None
+    return (await counts_of_user(memory, scope["user_id"]))[1]
 
 
 def _table(run: CommandContext, rows: list[tuple[str, object]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
-from orbiter.memory.cli._item_ids import find_id, keep_rows
+from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
 from orbiter.memory.cli._options import (
     AsOf,
     Id,
@@ -102,14 +102,14 @@ async def list_(  # noqa: PLR0913 - the filters
                 print_items(run.out, page, first=len(ids) + 1, shows_scope=everyone)
             ids += [item.id for item in page]
         await run.note_default_user(store)
+        if not ids:
+            await note_nothing(run, store, "no memories here; `--all` shows everyone's")
     keep_rows(run, ids)
     if run.out.is_json:
         run.out.data({"items": [as_json(item) for item in items], "next": after})
         return
     if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
         run.out.note(f"there are more: --cursor {after}")
-    if not ids:
-        run.out.note("no memories here; `--all` shows everyone's")
 
 
 async def _pages(

@@ -10,7 +10,7 @@ from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
-from orbiter.memory.cli._item_ids import keep_rows
+from orbiter.memory.cli._item_ids import keep_rows, note_nothing
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -21,9 +21,9 @@ from orbiter.memory.cli._options import (
     Until,
     Where,
     check_past,
-    read_stdin,
     read_when,
     read_where,
+    read_words,
 )
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import moment
@@ -34,10 +34,12 @@ from orbiter.memory.cli._views import (
     left_out_json,
     left_out_lines,
     said,
+    scope_label,
 )
 from orbiter.memory.text.ranking import is_answered
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
     from orbiter.memory.recall import RecallResult
 
 __all__ = ["app"]
@@ -70,7 +72,12 @@ class Mode(StrEnum):
 @command(app, "recall")
 async def recall(  # noqa: PLR0913 - the filters
     run: CommandContext,
-    query: Annotated[str, typer.Argument(help="A question; `-` reads stdin.", show_default=False)],
+    query: Annotated[
+        list[str],
+        typer.Argument(
+            help="A question, with or without quotes; `-` reads stdin.", show_default=False
+        ),
+    ],
     *,
     k: Annotated[int, typer.Option("-k", "--limit", min=1, help="At most this many.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Search mode.")] = Mode.HYBRID,
@@ -107,7 +114,7 @@ async def recall(  # noqa: PLR0913 - the filters
         check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
     if mode is Mode.MEANING:
         _check_model(run)
-    asked = read_stdin().strip() if query == "-" else query
+    asked = read_words(query)
     waiting = 0
     async with run.both() as (store, memory):
         if then is not None:
@@ -118,7 +125,9 @@ async def recall(  # noqa: PLR0913 - the filters
             filters |= bounds | answers
             result = await memory.recall(asked, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
+        await _note_answer(run, store, result, min_relevance)
     note_waiting(waiting)
+    everyone = run.target.everyone
     keep_rows(run, [[hit.item.id, *(each.id for each in hit.repeats)] for hit in result])
     if run.out.is_json:
         run.out.data(
@@ -132,27 +141,35 @@ async def recall(  # noqa: PLR0913 - the filters
         )
     elif run.out.is_plain() and not explain:
         run.out.rows(
-            (hit.item.id, f"{hit.relevance:.2f}", moment(hit.item.created_at), said(hit.item))
+            (
+                hit.item.id,
+                f"{hit.relevance:.2f}",
+                moment(hit.item.created_at),
+                said(hit.item),
+                *([scope_label(hit.item.metadata)] if everyone else []),
+            )
             for hit in result
         )
     else:
         for rank, hit in enumerate(result, 1):
             mark = styled((f"{rank:>2}", "bold green"))
-            run.out.show(entry(mark, hit_lines(hit, run.out.console.width, full=explain)))
+            width = run.out.console.width
+            lines = hit_lines(hit, width, full=explain, shows_scope=everyone)
+            run.out.show(entry(mark, lines))
         for each in result.left_out[:_MAX_LEFT_OUT]:
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if result.reranking is not None and (explain or result.reranking.error is not None):
         say(str(result.reranking), kind="note")
-    _note_answer(run, result, min_relevance)
 
 
-def _note_answer(run: CommandContext, hits: "RecallResult", min_relevance: float | None) -> None:
+async def _note_answer(
+    run: CommandContext, store: "AgentMemory", hits: "RecallResult", min_relevance: float | None
+) -> None:
     """Say so if nothing was found, or nothing that answers the question."""
     if not hits:
         wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
-        run.out.note(
-            f"nothing found{wanted}; `--all` searches everyone's, `list` shows all memories"
-        )
+        way = "`--all` searches everyone's, `list` shows all memories"
+        await note_nothing(run, store, f"nothing found{wanted}; {way}")
     elif not is_answered(hits):
         best = max(hit.relevance for hit in hits)
         run.out.note(f"nothing here answers the question: relevance at most {best:.2f}")

@@ -9,7 +9,14 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, error_text
-from orbiter.memory.cli._options import Tags, read_end, read_json, read_stdin, read_when
+from orbiter.memory.cli._options import (
+    Tags,
+    read_end,
+    read_json,
+    read_stdin,
+    read_when,
+    read_words,
+)
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._views import as_json
 
@@ -34,12 +41,8 @@ def things_of(texts: Sequence[str], *, by_line: bool) -> list[Thing]:
     """Return what is to be stored: the words as one text, or stdin for `-`, whole or *by_line*."""
     if by_line and list(texts) != ["-"]:
         raise UsageError("`--lines` splits stdin; give `-` as the text")
-    if list(texts) != ["-"]:
-        if "-" in (texts[0], texts[-1]):  # between words it is a dash
-            raise UsageError("`-` reads stdin, and takes no words beside it; nothing was stored")
-        return [Thing(" ".join(texts), "")]
     if not by_line:
-        return [Thing(read_stdin().strip(), "")]
+        return [Thing(read_words(texts), "")]
     # Only what an editor counts as a line: other marks may stand within a memory.
     lines = enumerate(read_stdin().replace("\r\n", "\n").split("\n"), 1)
     return [Thing(one, f"line {number} of stdin") for number, one in lines if one.strip()]

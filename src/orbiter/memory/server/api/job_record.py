@@ -42,6 +42,9 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
+NOT_KEPT = "(not kept)"
+"""What stands for the name of somebody who was erased, in a report that is read from a file."""
+
 State = Literal["queued", "running", "done", "failed"]
 
 _LONG_OPERATIONS = {each.id: each for each in OPERATIONS if each.is_long}
@@ -141,11 +144,12 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
 def _without_names(report: bytes | None) -> Any:
     """Return a report without whom it is about: no name of somebody who was erased is in a file."""
     loaded = None if report is None else json.loads(report)
-    return (
-        {**loaded, "erased": {}, "by": None}
-        if isinstance(loaded, dict) and "erased" in loaded
-        else loaded
-    )
+    if not isinstance(loaded, dict) or "erased" not in loaded:
+        return loaded
+    names = loaded["erased"]
+    # Who erased it is kept, unless it is one of those.
+    by = None if loaded.get("by") in names.values() else loaded.get("by")
+    return {**loaded, "erased": dict.fromkeys(names, NOT_KEPT), "by": by}
 
 
 def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:

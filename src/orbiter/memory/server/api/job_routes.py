@@ -9,12 +9,14 @@ import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from orbiter.memory.auth.principals import named_scope
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.api.job_record import Job
 from orbiter.memory.server.api.requests import check_query
@@ -23,6 +25,7 @@ from orbiter.memory.server.http.error_responses import PROBLEM, HTTPProblem
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import Operation
+from orbiter.memory.wire.calls import HELD_SCOPE
 
 __all__ = ["answer_job", "routes"]
 
@@ -99,7 +102,10 @@ async def _list(request: Request) -> Response:
     check_query(request)
     found = await state_of(request).jobs.jobs_of(principal_of(request))
     body = compact_json({"jobs": [job.as_json() for job in found]})
-    return Response(body.encode(), media_type="application/json")
+    # A client asks this first, and so knows whose memories its key is for.
+    held = urlencode(named_scope(principal_of(request).scope))
+    headers = {HELD_SCOPE: held} if held else {}
+    return Response(body.encode(), headers=headers, media_type="application/json")
 
 
 async def _find(request: Request) -> Job:

@@ -167,6 +167,12 @@ def _hold_to_scope(operation: Operation, principal: Principal, asked: ParsedRequ
     held = {str(name): getattr(principal.scope, name) for name in SCOPE_FIELDS}
     named = {name: value for name, value in held.items() if value is not None}
     if operation.name == "erase":
+        for name, value in named.items():
+            if asked.given.get(name) not in (None, value):
+                option = name.removesuffix("_id")
+                raise AccessError(
+                    f"your key is for {option} `{value}`, and cannot erase what is of another"
+                )
         asked.given.update(named)
         asked.given["by"] = asked.given.get("by") or principal.name or None
     elif named:
