@@ -82,6 +82,26 @@ async def test_an_outage_that_outlasts_the_patience_is_a_connection_error(
     assert seconds >= patience, "it gave up before its patience was over"
 
 
+async def test_where_nobody_was_reached_the_error_says_that_nothing_was_written(
+    mortal_server: PostgresServer, postgres_dsn: str, proxy: Proxy
+) -> None:
+    dsn = await asyncio.to_thread(mortal_server.create_database)
+    await asyncio.to_thread(mortal_server.stop)
+    try:
+        with pytest.raises(MemoryConnectionError) as refused:
+            await PostgresMemoryStore(dsn, retry_for=0.1).init()
+    finally:
+        await asyncio.to_thread(mortal_server.start_again)
+    async with PostgresMemoryStore(proxy.dsn(postgres_dsn), retry_for=0.01) as store:
+        for _ in range(100):
+            proxy.lose_reply(b"a first one")
+        with pytest.raises(MemoryConnectionError) as cut:
+            await store.add(note("a first one"))
+
+    assert "Nothing of this was written: try again" in str(refused.value)
+    assert "A write may or may not have been carried out" in str(cut.value)
+
+
 async def test_a_store_can_be_opened_while_the_server_is_still_starting(
     mortal_server: PostgresServer,
 ) -> None:

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 
 import pytest
 from tests.dashboard._visitor import Visitor
@@ -183,6 +184,25 @@ async def test_users_with_entries_alone_are_listed_and_seen_by_nobody_else(
         for asked in ({}, {"user_id": "ann"}):
             theirs: list[dict[str, object]] = (await visitor.twin("/users", **asked))["people"]  # type: ignore[assignment]
             assert [(each["user_id"], each["entries"]) for each in theirs] == [own]
+
+
+async def test_a_key_of_an_agent_lists_its_users_with_entries_alone(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    await fill(memory)
+    await memory.scope("cleo", agent_id="nova").kv.put(("state",), "step", b"1")
+    await memory.scope("dora", agent_id="other").kv.put(("state",), "step", b"1")
+    await memory.scope("emma").kv.put(("state",), "step", b"1")
+    key = keys.create(scope=MemoryMetadata(agent_id="nova"), role="read")[1]
+    nova = Visitor(client(await served(keys=keys), key))
+
+    people: Any = (await nova.twin("/users"))["people"]
+
+    assert {each["user_id"]: (each["memories"] > 0, each["entries"]) for each in people} == {
+        "ann": (True, 0),
+        "cleo": (False, 1),
+    }
+    assert "dora" not in await nova.look("/users")
 
 
 async def test_users_of_an_agent_are_counted_once_for_many_visits_and_not_after_an_erasure(

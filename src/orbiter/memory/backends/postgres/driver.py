@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,8 @@ _MARK = "INSERT INTO memory_commits (token) VALUES ($1) ON CONFLICT DO NOTHING R
 # Broken connections, servers that stop, start, fail over or are full, and lost races between
 # transactions: by the next attempt all of them may be over.
 _PASSING = ("08", "57P", "25006", "40001", "40P01", "53300")
+_NOT_LET_IN = ("57P03", "53300")
+"""A server that starts or ends, or has too many connections: it lets nobody in."""
 
 
 async def outcome(call: Awaitable[object]) -> Exception | None:
@@ -188,11 +191,13 @@ class Driver:
         """Try until it works, fails for good, or the deadline has passed."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._retry_for, 0.02
+        is_unsent = True
         while True:
             try:
                 return await attempt()
             except self.failures as exc:
-                error = self.translate(exc)
+                is_unsent = is_unsent and _is_unsent(exc)
+                error = self.translate(exc, is_unsent=is_unsent)
                 left = deadline - loop.time()
                 if not isinstance(error, MemoryConnectionError) or left <= 0:
                     raise error from (exc.__cause__ if error is exc else exc)
@@ -201,7 +206,8 @@ class Driver:
             await asyncio.sleep(min(spread, left))
             pause = min(2 * pause, 1.0)
 
-    def translate(self, error: Exception) -> Exception:
+    def translate(self, error: Exception, *, is_unsent: bool = False) -> Exception:
+        """Return *error* as one of ours; *is_unsent* says that no statement went to the server."""
         if isinstance(error, MemoryError):
             return error
         # Not the whole error: its detail may quote a row.
@@ -212,9 +218,12 @@ class Driver:
                 f"{self.store} did not answer within {self.statement_timeout:g} s; whether a write "
                 "was carried out is not known: add the item again, or raise `statement_timeout`"
             )
-        return self._translate_answer(error, text, getattr(error, "sqlstate", None) or "")
+        state = getattr(error, "sqlstate", None) or ""
+        return self._translate_answer(error, text, state, is_unsent=is_unsent)
 
-    def _translate_answer(self, error: Exception, text: str, state: str) -> Exception:
+    def _translate_answer(
+        self, error: Exception, text: str, state: str, *, is_unsent: bool
+    ) -> Exception:
         if state == "42501":
             return AccessError(f"{self.store} refuses this: {text}; {_way(text)}")
         is_unopened = text.startswith("pool is ")  # only a caller's own can be
@@ -242,11 +251,21 @@ class Driver:
         if state == "53200":
             text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
         if not state or state.startswith(_PASSING):
+            doubt = "A write may or may not have been carried out: if in doubt, add again"
             return MemoryConnectionError(
                 f"{self.store} could not be reached for {self._retry_for:g} s: {text}; check that "
-                "it runs. A write may or may not have been carried out: if in doubt, add again"
+                f"it runs. {'Nothing of this was written: try again' if is_unsent else doubt}"
             )
         return StorageError(f"{self.store}: {text}")
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Tell whether there was no connection yet on which a statement could have gone out."""
+    if getattr(error, "sqlstate", None) in _NOT_LET_IN:
+        return True
+    is_name = isinstance(error, ConnectionRefusedError | FileNotFoundError | socket.gaierror)
+    # Of several addresses of one name, each of which refused.
+    return is_name or (isinstance(error, OSError) and "Connect call failed" in str(error))
 
 
 def with_zones(rows: Rows) -> Rows:

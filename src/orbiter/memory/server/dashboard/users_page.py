@@ -18,6 +18,8 @@ __all__ = ["pages"]
 pages = Pages()
 
 _PAGE = 50
+_MAX_ASKED = 200
+"""Users of whom it is asked whether they have entries of an agent: those who were seen last."""
 _ORDERS = {"recent": "Last seen", "items": "Most memories", "name": "Name"}
 
 
@@ -84,12 +86,12 @@ async def _within(ask: Ask) -> list[Person]:
     counts = {
         str(each.value): each.items for each in await ask.handle.count_by("user_id", limit=_PAGE)
     }
-    if ask.handle.scope.user_id is not None:  # who may have entries alone
-        counts.setdefault(ask.handle.scope.user_id, 0)
+    for name in await _with_entries(ask):
+        counts.setdefault(name, 0)
     for name, memories in counts.items():
         own = ask.handle_for({**ask.scope, "user_id": name})
-        newest = await own.list(limit=1)
-        chats = len(await own.chats(limit=1_000))
+        newest = await own.list(limit=1) if memories else []
+        chats = len(await own.chats(limit=1_000)) if memories else 0
         last = newest[0].created_at if newest else None
         named = own.scope
         would = await ask.server.memory.erase(
@@ -102,3 +104,11 @@ async def _within(ask: Ask) -> list[Person]:
         if memories or would.entries:
             page.append(Person(name, memories, chats, None, last, would.entries))
     return page
+
+
+async def _with_entries(ask: Ask) -> list[str]:
+    """Return users who may have entries alone; whether any are of the scope is for whoever asks."""
+    if ask.handle.scope.user_id is not None:
+        return [ask.handle.scope.user_id]
+    recent = await ask.server.memory.users(order="recent", limit=_MAX_ASKED)
+    return [each.user_id for each in recent if each.entries]
