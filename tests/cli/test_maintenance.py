@@ -211,19 +211,39 @@ def test_sweep_removes_what_has_expired_and_what_was_forgotten_before_a_time(cli
     cli.ok("forget", gone)
     time.sleep(1.1)
 
-    assert cli.json("sweep", "--forgotten", "1d")["forgotten"] == 0
+    asked = cli.json("sweep", "--forgotten", "now", "--dry-run")
+    assert (asked["forgotten"], asked["dry_run"]) == (1, True)
+    assert "1 forgotten memories would be removed" in cli.ok("sweep", "--forgotten=0d", "--dry-run")
+    assert cli.json("sweep", "--forgotten", "1d", "--yes")["forgotten"] == 0
     assert [row["id"] for row in cli.json("list")["items"]] == [kept]
     assert cli("restore", gone).exit_code == 0
     cli.ok("forget", gone)
-    assert cli.json("sweep", "--forgotten", "now") == {"expired": 0, "forgotten": 1}
+    done = cli.json("sweep", "--forgotten", "now", "--yes")
+    assert done == {"expired": 0, "forgotten": 1, "dry_run": False}
     assert cli("restore", gone).exit_code == 3
     for args, word in (
+        (("--forgotten", "30d"), "remove 0 forgotten memories of all users for good; give `--yes`"),
         (("--forgotten", "soon"), "`soon` is not a valid time"),
         (("--url", "http://127.0.0.1:1"), "where the store is"),
     ):
         refused = cli("sweep", *args)
         assert refused.exit_code == 2, refused.output
         assert word in refused.stderr
+
+
+def test_sweep_asks_in_a_terminal_before_it_removes_what_was_forgotten(cli: Cli) -> None:
+    cli.ok("forget", cli.remember("gone"))
+    env, args = environment(cli.url), ["sweep", "--forgotten", "0d"]
+
+    refused = in_terminal(args, env, typed="n\n")
+    kept = cli.json("sweep", "--forgotten", "0d", "--dry-run")["forgotten"]
+    agreed = in_terminal(args, env, typed="y\n")
+    nothing = in_terminal(args, env)
+
+    assert "Remove 1 forgotten memories of all users for good? [y/N]" in refused.stdout
+    assert (refused.code, kept) == (1, 1)
+    assert (agreed.code, "1 forgotten memories removed" in agreed.stdout) == (0, True)
+    assert (nothing.code, "[y/N]" in nothing.stdout) == (0, False)
 
 
 def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
@@ -350,7 +370,8 @@ def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Pat
     [
         ("prot = 1", "did you mean `port`?"),
         ("port = ", "is not TOML"),
-        ('port = "many"', "'--port'"),
+        ('port = "many"', "'--port', set by `port = 'many'` in `{file}`: "),
+        ("[serve]\nport = 1", "`{file}` has a table `[serve]`, and settings are in no table"),
         ("config = 'x'", "`config` that is none"),
     ],
 )
@@ -363,9 +384,26 @@ def test_a_settings_file_that_makes_no_sense_is_refused(
     for command in ("config", "serve"):
         result = cli(command, "--config", str(file))
         assert result.exit_code == 2, result.output
-        assert word in result.stderr
+        assert word.format(file=file) in result.stderr
     missing = cli("serve", "--config", str(tmp_path / "none.toml"))
     assert "cannot be read" in missing.stderr
+
+
+@pytest.mark.parametrize("command", ["config", "serve"])
+def test_a_variable_is_named_that_has_a_wrong_value_or_a_name_that_is_nearly_right(
+    cli: Cli, command: str
+) -> None:
+    cli.env |= {"ORBITER_MEMORY_DRAIN": "10s", "ORBITER_MEMORY_PROT": "1", "ORBITER_MEMORY_ZZZ": ""}
+
+    result = cli(command)
+    given = cli("serve", "--drain", "x", env={"ORBITER_MEMORY_PROT": "", "NO_COLOR": "1"})
+
+    assert result.exit_code == 2
+    assert "'--drain', set by `ORBITER_MEMORY_DRAIN=10s`: " in result.stderr
+    warning = "warning: the variable `ORBITER_MEMORY_PROT` is not a setting; did you mean"
+    assert f"{warning} `ORBITER_MEMORY_PORT`?\n" in result.stderr
+    assert "ZZZ" not in result.stderr
+    assert "'--drain': " in given.stderr
 
 
 @pytest.mark.parametrize("unset", [None, "", "${ORBITER_MEMORY_URL}"])

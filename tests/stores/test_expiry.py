@@ -154,7 +154,13 @@ async def test_behind_policies_nobody_sees_what_is_over_and_each_sweeps_their_ow
     found = await ann.match_words(["appl", "red"], Query(metadata=ANN))
 
     assert [item.id for item in found.items] == ["last", "first"]
-    assert [await each.sweep() for each in (store, store.acting_for("bob"), ann)] == [0, 0, 2]
+    everyone = (store, store.acting_for("bob"), ann)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    counts = [await each.count_removable(deleted_before=later) for each in everyone]
+    assert counts == [(0, 0), (0, 0), (2, 1)]
+    assert await ann.count_removable() == (2, 0)
+    assert [await each.sweep() for each in everyone] == [0, 0, 2]
+    assert await ann.count_removable() == (0, 0)
     await _nothing_is_left(kept, *POSTGRES, "memory_ids")
     await store.close()
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import INTERRUPTED, USAGE, UsageError, report, say
-from orbiter.memory.cli._settings_file import drop_placeholders
+from orbiter.memory.cli._settings_file import drop_placeholders, usage_text
 
 __all__ = ["NAME", "app", "run"]
 
@@ -174,10 +174,9 @@ def _code_of(call: Callable[[], object]) -> int:
     except typer.Abort:  # what a Ctrl-C becomes while arguments are read
         return INTERRUPTED
     except Exception as exc:  # noqa: BLE001 - the last one to see it: it is told and becomes the code
-        told = getattr(exc, "format_message", None)  # only a mistake in the arguments has it
-        if told is None:
+        if not hasattr(exc, "format_message"):  # only a mistake in the arguments has it
             return report(exc)
-        _say_usage(exc, told())
+        _say_usage(exc, usage_text(exc))
         return USAGE
     except KeyboardInterrupt as exc:
         return report(exc)

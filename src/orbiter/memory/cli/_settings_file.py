@@ -29,6 +29,7 @@ __all__ = [
     "read_settings",
     "setting",
     "settings_in_force",
+    "usage_text",
 ]
 
 SHARED = ("url", "token", "model", "pii")
@@ -39,6 +40,9 @@ PII_VARIABLES = _PII_KEY, _PII_TENANT = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
 
 _NEW_KEY = 'python -c "import secrets; print(secrets.token_hex(32))"'
 _PREFIX = "ORBITER_MEMORY_"
+_WORKER = f"_{_PREFIX}WORKER"
+_OTHERS = ("user", "session", "task", "agent", "by", "reranker-key", "playground-key")
+"""Variables that are no options of `serve`."""
 _PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
 """How files of other programs stand for a variable."""
 
@@ -90,7 +94,11 @@ def flag_of(option: Any) -> str:
 
 def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     """Have the options of a command be what the file at *path* says, unless they are given."""
-    if path is None or context.resilient_parsing:
+    if context.resilient_parsing:
+        return path
+    if _WORKER not in os.environ:  # its supervisor has said it
+        _warn_of_misspelled(context.command.params)
+    if path is None:
         return path
     try:
         settings = _load(path)
@@ -107,6 +115,37 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     own = {name: value for name, value in settings.items() if variable_of(name) not in os.environ}
     context.default_map = {names[name]: value for name, value in own.items()}
     return path
+
+
+def _warn_of_misspelled(options: list[Any]) -> None:
+    """Warn of each variable that is no setting, and is spelled nearly as one."""
+    known = [variable_of(name) for name in (*map(flag_of, options), *SHARED, *_OTHERS)]
+    names = [each.removeprefix(_PREFIX) for each in known]
+    for variable in sorted(os.environ):
+        if variable.startswith(_PREFIX) and variable not in known:
+            near = get_close_matches(variable.removeprefix(_PREFIX), names, n=1)
+            if near:
+                meant = f"did you mean `{_PREFIX}{near[0]}`?"
+                say(f"the variable `{variable}` is not a setting; {meant}", kind="warning")
+
+
+def usage_text(error: Any) -> str:
+    """Return what is wrong with an argument, and which variable or file has set it, if one did."""
+    text = str(error.format_message())
+    context, option = getattr(error, "ctx", None), getattr(error, "param", None)
+    head, mark, rest = text.partition(": ")
+    if context is None or option is None or not head.startswith("Invalid value for"):
+        return text
+    source = context.get_parameter_source(option.name)
+    kind = getattr(source, "name", "")
+    if kind == "ENVIRONMENT":
+        place = f"`{option.envvar}={os.environ.get(str(option.envvar))}`"
+    elif kind == "DEFAULT_MAP":
+        value = (context.default_map or {}).get(option.name)
+        place = f"`{flag_of(option)} = {value!r}` in `{context.params.get('config')}`"
+    else:
+        return text
+    return f"{head}, set by {place}{mark}{rest}"
 
 
 def file_setting(name: str, path: Path | None = None) -> tuple[str | None, str]:
@@ -158,11 +197,17 @@ def _load(path: Path) -> dict[str, Any]:
 
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            settings = tomllib.load(file)
     except OSError as exc:
         raise UsageError(f"`{path}` cannot be read: {exc.strerror}") from None
     except ValueError as exc:
         raise UsageError(f"`{path}` is not TOML: {exc}") from None
+    tables = [name for name, value in settings.items() if isinstance(value, dict)]
+    if tables:
+        raise UsageError(
+            f"`{path}` has a table `[{tables[0]}]`, and settings are in no table; remove that line"
+        )
+    return settings
 
 
 def settings_in_force(command: Any, path: Path | None) -> list[tuple[str, str, str]]:
@@ -174,7 +219,7 @@ def settings_in_force(command: Any, path: Path | None) -> list[tuple[str, str, s
     try:
         context = command.make_context(command.name, arguments)
     except typer.BadParameter as exc:
-        raise UsageError(exc.format_message()) from None
+        raise UsageError(usage_text(exc)) from None
     rows = []
     for option in command.params:
         source = context.get_parameter_source(option.name).name

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -19,6 +20,7 @@ from orbiter.memory.backends.postgres import (
 )
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.replicas import PostgresRunner
+from orbiter.memory.backends.postgres.where import is_expired
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import merge
@@ -26,7 +28,7 @@ from orbiter.memory.backends.sql.recall import SQLRecall, check_vector
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import Query, check_instant
 from orbiter.memory.tasks.read_from import may_read_replica, reading_from
 
 __all__ = [
@@ -143,6 +145,13 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             removed += some
         self._swept = monotonic()
         return removed
+
+    async def count_removable(self, *, deleted_before: datetime | None = None) -> tuple[int, int]:
+        """Return how many items `sweep` would remove, and how many `purge(deleted_before=…)`."""
+        if deleted_before is not None:
+            deleted_before = check_instant("deleted_before", deleted_before)
+        expired = f"SELECT 1 FROM memory_items WHERE {is_expired()}"
+        return await self._read(lambda: self._operations.count_removable(expired, deleted_before))
 
     async def _sweep_now_and_then(self) -> None:
         if monotonic() - self._swept < SWEEP_EVERY:

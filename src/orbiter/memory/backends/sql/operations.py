@@ -180,6 +180,24 @@ class Operations:
     def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
         """Remove soft-deleted rows for good; return how many."""
         args = Args(self._dialect)
+        where = self._deleted_before(metadata, deleted_before, args)
+        return (yield from self._dialect.purge(where, args))
+
+    def count_removable(
+        self, expired: str, deleted_before: datetime | None
+    ) -> Steps[tuple[int, int]]:
+        """Count the rows of the query *expired*, and what `purge` would remove."""
+        rows = yield Statement(f"SELECT count(*) FROM ({expired}) AS o")
+        if deleted_before is None:
+            return rows[0][0], 0
+        args = Args(self._dialect)
+        where = self._deleted_before(None, deleted_before, args)
+        deleted = yield Statement(f"SELECT count(*) FROM memory_items WHERE {where}", args)
+        return rows[0][0], deleted[0][0]
+
+    def _deleted_before(
+        self, metadata: MemoryMetadata | None, deleted_before: datetime | None, args: Args
+    ) -> str:
         where = self._matching(metadata, 1, args)
         if deleted_before is not None:
             moment = args.bind(self._dialect.instant(deleted_before))
@@ -188,7 +206,7 @@ class Operations:
                 " AND coalesce((SELECT max(v.ended_at) FROM memory_versions AS v"
                 f" WHERE v.id = memory_items.id), updated_at) < {moment}"
             )
-        return (yield from self._dialect.purge(where, args))
+        return where
 
     def _matching(self, metadata: MemoryMetadata | None, deleted: int, args: Args) -> str:
         wanted = Query(metadata=metadata).wanted

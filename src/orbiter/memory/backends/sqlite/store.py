@@ -33,6 +33,7 @@ from orbiter.memory.backends.sqlite.dialect import INSERT, SQLiteDialect, row_va
 from orbiter.memory.backends.sqlite.idle_tasks import forget_some, is_due, sweep_some, uncleaned
 from orbiter.memory.backends.sqlite.record_writer import dated, note
 from orbiter.memory.backends.sqlite.run import run, run_as_one
+from orbiter.memory.backends.sqlite.schema import EXPIRED
 from orbiter.memory.backends.sqlite.term_search import match
 from orbiter.memory.backends.sqlite.trigram_index import check, index_some, merge_some, rebuild
 from orbiter.memory.backends.sqlite.vector_cache import VectorCache, similarities, vectors_of
@@ -46,7 +47,7 @@ from orbiter.memory.errors import (
 from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.query import Query, check_instant, check_size
 from orbiter.memory.model.reports import Restored, StoreStats
 from orbiter.memory.model.validation import check_positive
 from orbiter.memory.tasks.offload import has_loop
@@ -215,6 +216,12 @@ class SQLiteMemoryStore(SQLMemoryStore):
         with suppress(MemoryTimeoutError):
             await self._forget()  # what a sweep that was killed has left in the indexes
         return removed
+
+    async def count_removable(self, *, deleted_before: datetime | None = None) -> tuple[int, int]:
+        """Return how many items `sweep` would remove, and how many `purge(deleted_before=…)`."""
+        if deleted_before is not None:
+            deleted_before = check_instant("deleted_before", deleted_before)
+        return await self._read(lambda: self._operations.count_removable(EXPIRED, deleted_before))
 
     async def _forget(self, cleaned: Callable[[float], None] | None = None) -> None:
         """Have the indexes forget what waits; tell *cleaned* now and then which part is left."""

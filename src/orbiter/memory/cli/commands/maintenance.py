@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._error_messages import ERROR, UsageError
 from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
-from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._options import DryRun, Yes
+from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import one_line, parse_when, size
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ async def sweep(
             show_default=False,
         ),
     ] = None,
-) -> None:
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
     """Remove for good what has expired, and on request what was forgotten."""
     before = None
     if forgotten is not None:
@@ -125,17 +128,25 @@ async def sweep(
         raise UsageError("a server sweeps its own store; run this where the store is")
     async with run.memory(meaning=False) as memory:
         store: Any = memory.store  # which of these it has is asked below
-        purged = 0
         if not hasattr(store, "sweep"):
             raise UsageError(f"the store `{memory.url}` removes what has expired by itself")
-        with run.out.progress("removing", unit=""):
-            expired = await store.sweep()
-            if before is not None and hasattr(store, "purge"):  # a Redis keeps nothing
-                purged = await store.purge(deleted_before=before)
+        expired, purged = await store.count_removable(deleted_before=before)
+        if not dry_run:
+            what = f"remove {purged:,} forgotten memories of all users for good"
+            # Without a terminal also if nothing would go: a job must not fail only now and then.
+            is_asked = before is not None and not yes and (purged or not can_ask(run.out))
+            if is_asked and not is_agreed(run.out, what, []):
+                run.out.note("nothing was removed")
+                return ERROR
+            with run.out.progress("removing", unit=""):
+                expired = await store.sweep()
+                purged = 0 if before is None else await store.purge(deleted_before=before)
     if run.out.is_json:
-        run.out.data({"expired": expired, "forgotten": purged})
+        run.out.data({"expired": expired, "forgotten": purged, "dry_run": dry_run})
     else:
-        run.out.show(styled(f"{expired:,} expired and {purged:,} forgotten memories removed"))
+        done = "would be removed" if dry_run else "removed"
+        run.out.show(styled(f"{expired:,} expired and {purged:,} forgotten memories {done}"))
+    return 0
 
 
 @command(app, "backup", scope=False)
