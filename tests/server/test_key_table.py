@@ -290,6 +290,9 @@ async def test_a_server_whose_database_is_gone_answers_503_and_names_no_secret(
         answers = [await http.get("/v1/openapi.json"), await http.get("/v1/memories")]
 
     assert [each.status_code for each in answers] == [503, 503]
+    assert "all requests are refused: " in caplog.text
+    assert "Nothing of this was written" in caplog.text
+    assert "may or may not" not in caplog.text
     password = dsn.partition("@")[0].rpartition(":")[2]
     for text in (answers[0].text, caplog.text):
         assert password not in text

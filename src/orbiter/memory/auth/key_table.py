@@ -274,7 +274,7 @@ class KeyTable:
             async with self._driver.lease(await self._opened()) as connection:
                 return await work(connection)
 
-        return await self._driver.retry(attempt)
+        return await self._driver.retry(attempt, only_reads=True)
 
     async def _write(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
         """Run *work* as one transaction, once: nobody would know a key that was made twice."""

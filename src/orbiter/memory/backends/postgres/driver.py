@@ -187,7 +187,7 @@ class Driver:
         # The third is what a connection that the server is just closing may raise.
         return driver.PostgresError, driver.InterfaceError, driver.InternalClientError, OSError
 
-    async def retry(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+    async def retry(self, attempt: Callable[[], Awaitable[_T]], *, only_reads: bool = False) -> _T:
         """Try until it works, fails for good, or the deadline has passed."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._retry_for, 0.02
@@ -196,7 +196,7 @@ class Driver:
             try:
                 return await attempt()
             except self.failures as exc:
-                is_unsent = is_unsent and _is_unsent(exc)
+                is_unsent = is_unsent and (only_reads or _is_unsent(exc))
                 error = self.translate(exc, is_unsent=is_unsent)
                 left = deadline - loop.time()
                 if not isinstance(error, MemoryConnectionError) or left <= 0:
@@ -214,9 +214,11 @@ class Driver:
         text = getattr(error, "message", None) or f"{error}"
         text = scrubbed(text, self._dsn) or type(error).__name__
         if isinstance(error, TimeoutError):
+            doubt = "whether a write was carried out is not known: add the item again"
+            way = "nothing of this was written: try again" if is_unsent else doubt
             return MemoryTimeoutError(
-                f"{self.store} did not answer within {self.statement_timeout:g} s; whether a write "
-                "was carried out is not known: add the item again, or raise `statement_timeout`"
+                f"{self.store} did not answer within {self.statement_timeout:g} s; {way}, or raise "
+                "`statement_timeout`"
             )
         state = getattr(error, "sqlstate", None) or ""
         return self._translate_answer(error, text, state, is_unsent=is_unsent)
