@@ -9,7 +9,7 @@ import pytest
 
 from orbiter.memory.backends.postgres.pool import PostgresOptions, read_options
 from orbiter.memory.backends.postgres.replicas import Replicas
-from orbiter.memory.backends.urls import for_several_processes
+from orbiter.memory.backends.urls import for_several_processes, redacted
 
 
 class _Primary:
@@ -85,3 +85,12 @@ def test_several_processes_see_all_writes_however_the_address_is_written(
 )
 def test_an_address_that_decides_itself_or_has_no_replicas_stays_as_it_is(address: str) -> None:
     assert for_several_processes(address) == address
+
+
+@pytest.mark.parametrize("address", ["postgresql:///restored", "postgresql:///a?host=/run/pg"])
+def test_an_address_without_a_host_keeps_its_three_slashes(address: str) -> None:
+    mark = "&" if "?" in address else "?"
+
+    assert redacted(address) == address
+    assert read_options(f"{address}{mark}partitions=4").dsn == address
+    assert for_several_processes(f"{address}{mark}replicas=a:1").startswith(address)

@@ -6,7 +6,14 @@ What is not understood is not shown: a password with a `/` or `#` in it looks li
 import re
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["check_address", "for_several_processes", "identity", "redacted", "scrubbed"]
+__all__ = [
+    "check_address",
+    "for_several_processes",
+    "identity",
+    "redacted",
+    "scrubbed",
+    "whole_url",
+]
 
 _POSTGRES = frozenset(("postgres", "postgresql"))
 _REDIS = frozenset(
@@ -39,7 +46,7 @@ def for_several_processes(dsn: str) -> str:
     names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     if parts.scheme not in _POSTGRES or "replicas" not in names or "replica_sees" in names:
         return dsn
-    return parts._replace(query=f"{parts.query}&replica_sees=all").geturl()
+    return whole_url(parts._replace(query=f"{parts.query}&replica_sees=all"))
 
 
 def redacted(dsn: str) -> str:
@@ -53,7 +60,14 @@ def redacted(dsn: str) -> str:
         pair for pair in parts.query.split("&") if unquote(pair.partition("=")[0]) in _HARMLESS
     )
     netloc = f"{user}{at}{where}" if user else where
-    return parts._replace(netloc=netloc, query=kept).geturl()
+    return whole_url(parts._replace(netloc=netloc, query=kept))
+
+
+def whole_url(parts: SplitResult) -> str:
+    """Return the URL of *parts*: `geturl` loses two of three slashes where no host is named."""
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{query}{fragment}"
 
 
 def identity(dsn: str) -> str | None:

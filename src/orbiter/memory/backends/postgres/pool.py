@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.batches import Deadlines
+from orbiter.memory.backends.urls import whole_url
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
 __all__ = [
@@ -166,12 +167,12 @@ def read_options(dsn: str) -> PostgresOptions:
     if not own:
         return PostgresOptions(dsn)
     left = [pair for pair, name in pairs if name not in _OWN]
-    plain = parts._replace(query="&".join(left)).geturl()
+    plain = whole_url(parts._replace(query="&".join(left)))
     # A replica takes no writes, so what asks for a server that does would refuse it.
     single = [pair for pair, name in pairs if name not in (*_OWN, "target_session_attrs")]
     who, at, _ = parts.netloc.rpartition("@")
     replicas = [
-        parts._replace(netloc=f"{who}{at}{_host(each)}", query="&".join(single)).geturl()
+        whole_url(parts._replace(netloc=f"{who}{at}{_host(each)}", query="&".join(single)))
         for each in own.get("replicas", "").split(",")
         if each or "replicas" in own
     ]
