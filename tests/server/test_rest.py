@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,6 +16,7 @@ from tests.servers.databases import (
     postgres_server,
     redis_server,
 )
+from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import KeyFile
@@ -45,6 +47,22 @@ def detail(answer: httpx.Response, status: int) -> str:
 
 
 # Memories
+
+
+async def test_an_end_may_be_a_span_and_a_wrong_one_is_told_what_works(
+    api: httpx.AsyncClient,
+) -> None:
+    for span, days in (("30d", 30), ("12h", 0.5), ("2w", 14), ("1.5d", 1.5)):
+        made = (await api.post("memories", json={"what": "likes tea", "expires": span})).json()
+        ends, began = (datetime.fromisoformat(made[name]) for name in ("expires_at", "created_at"))
+        assert (ends - began).total_seconds() == pytest.approx(days * 86_400, abs=HANG)
+    for wrong in ("soon", "30 days", "d", "-3d", "2027-01-31"):
+        refused = await api.post("memories", json={"what": "likes tea", "expires": wrong})
+        assert refused.status_code == 422
+        told = refused.json()["detail"]
+        assert all(word in told for word in ("`expires`", "seconds from now", "`30d`", wrong))
+    far = await api.post("memories", json={"what": "likes tea", "expires": "99999999999w"})
+    assert (far.status_code, "out of range" in far.json()["detail"]) == (422, True)
 
 
 async def test_a_memory_is_made_read_changed_forgotten_and_brought_back(

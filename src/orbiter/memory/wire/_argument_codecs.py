@@ -1,5 +1,6 @@
 """Codecs of arguments: filters, expiry, status, minimum trust, extra fields."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +18,9 @@ _MAX_VALUES = 2_000
 
 _MAX_SECONDS = 100 * 366 * 86_400.0
 """A hundred years."""
+
+_SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhdw])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def _dump_where(value: Any) -> Any:
@@ -84,23 +88,45 @@ def _dump_expires(value: Any) -> Any:
 def _load_expires(value: Any) -> Any:
     if value == "never":
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= _MAX_SECONDS:
-            raise QueryError(f"`expires` is out of range: {short_repr(value)} seconds")
-        return timedelta(seconds=value)
+    seconds = value
     if isinstance(value, str):
-        return INSTANT.load(value)
-    raise ValueError(f"must be a time, or the seconds from now, not {short_repr(value)}")
+        span = _SPAN.fullmatch(value)
+        if span is None:
+            return _load_end(value)
+        seconds = float(span[1]) * _SECONDS[span[2]]
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise ValueError(_must_be(value))  # noqa: TRY004 - what codecs raise
+    if not abs(seconds) <= _MAX_SECONDS:
+        raise QueryError(f"`expires` is out of range: {short_repr(value)}")
+    return timedelta(seconds=seconds)
+
+
+def _load_end(text: str) -> datetime:
+    try:
+        return INSTANT.load(text)
+    except ValueError:
+        raise ValueError(_must_be(text)) from None
+
+
+def _must_be(value: object) -> str:
+    return (
+        "must be a time such as `2027-01-31T12:00:00Z`, seconds from now as a number, or a span "
+        f"such as `30d`, `12h` or `2w`, not {short_repr(value)}"
+    )
 
 
 EXPIRES: Codec[Any] = Codec(
     _dump_expires,
     _load_expires,
     lambda: {
-        "description": "When it expires: a time, seconds from now, or, in an update, `never`.",
+        "description": (
+            "When it expires: a time, seconds from now, a span such as `30d`, or, in an update, "
+            "`never`."
+        ),
         "anyOf": [
             {"type": "string", "format": "date-time"},
             {"type": "number", "exclusiveMinimum": 0, "maximum": _MAX_SECONDS},
+            {"type": "string", "pattern": f"^{_SPAN.pattern}$"},
             {"type": "string", "const": "never"},
         ],
     },
