@@ -336,6 +336,26 @@ def test_a_server_that_is_stopped_answers_what_is_under_way_and_ends_streams(
     assert not any(map(is_there, pids))
 
 
+def test_a_worker_that_stops_answers_on_kept_connections_and_says_that_it_closes_them(
+    tmp_path: Path,
+) -> None:
+    options = ("--no-mcp", "--no-dashboard", "--drain", "60", "--rate", "100000")
+    with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
+        pid = server.pids[0]
+        answers = []
+        with server.on(pid) as connection:
+            answers.append(server.send(connection, "GET", "/v1/memories?user_id=ann"))
+            os.kill(pid, signal.SIGTERM)
+            while answers[-1].headers.get("connection") != "close":
+                answers.append(server.send(connection, "GET", "/v1/memories?user_id=ann"))
+        until_blocking(lambda: not is_there(pid), "the end of the worker")
+        log = server.end()
+
+    assert {each.status for each in answers} == {200}
+    assert "connection" not in answers[0].headers
+    assert f"the worker {pid} has ended: exit code 0" in log
+
+
 def test_sighup_replaces_the_workers_which_read_their_settings_anew(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("read-only = false\n")

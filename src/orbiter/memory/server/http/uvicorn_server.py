@@ -186,11 +186,17 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
             self.send_400_response(self._refusal)
 
     def shutdown(self) -> None:
-        """End when what is under way is answered; who has just come may ask once."""
+        """End when what is under way is answered; who has just come may ask once.
+
+        So may who has asked before, for a quarter of the time: a request may be on its way.
+        """
         cycle: RequestResponseCycle | None = self.cycle  # which is `None` before the first request
-        if cycle is None:
+        if self.is_idle:
             self._is_leaving = True
-            self.loop.call_later(self.linger, self._give_up)
+            if cycle is None:
+                self.loop.call_later(self.linger, self._give_up)
+            else:
+                self.loop.call_later(self.linger / 4, self._close_idle)
         else:
             super().shutdown()
 
@@ -242,6 +248,10 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
         self._until_read = None
         if self.is_idle:
             self.transport.abort()
+
+    def _close_idle(self) -> None:
+        if self.is_idle:
+            self.transport.close()
 
     @property
     def is_idle(self) -> bool:
