@@ -1,5 +1,6 @@
 """`edit`, `forget`, `restore` and `history`: memories are changed, and changes undone."""
 
+import pytest
 from tests.cli.conftest import Cli
 
 
@@ -194,3 +195,43 @@ def test_what_is_not_there_exits_with_3(cli: Cli) -> None:
         assert "there is no memory `nowhere` of user `alice`" in result.stderr
         assert "()" not in result.stderr  # a shell has no methods
         assert result.stdout == ""
+
+
+def test_a_change_is_signed_by_the_computers_user_and_not_by_whose_it_is(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "officer")
+    made = cli.remember("likes tea")
+    cli.ok("edit", made, "likes coffee")
+    cli.ok("forget", made, "--yes")
+    cli.ok("restore", made)
+    cli.ok("edit", made, "likes rum", "--by", "ann")
+
+    changes = [(each["change"], each["by"]) for each in cli.json("history", made)]
+    assert changes == [
+        ("added", "officer"),
+        ("updated", "officer"),
+        ("deleted", "officer"),
+        ("restored", "officer"),
+        ("updated", "ann"),
+    ]
+    assert cli.json("config")["by"]["value"] == "officer"
+
+
+def test_a_computers_user_whose_name_is_reserved_stops_nothing(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "~evict")
+
+    assert cli.json("history", cli.remember("likes tea"))[0]["by"] != "~evict"
+
+
+def test_a_fact_is_edited_by_the_commands_of_facts(cli: Cli) -> None:
+    made = cli.ok("facts", "put", "city", "Oslo").split()[0]
+
+    refused = cli("edit", made, "Rome")
+
+    assert refused.exit_code == 2
+    assert "`orbiter-memory facts put KEY VALUE` records a new value" in refused.stderr
+    assert "`orbiter-memory facts retract ID` withdraws this one" in refused.stderr
+    assert "facts.put" not in refused.stderr

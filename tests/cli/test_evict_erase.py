@@ -140,7 +140,7 @@ def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) ->
 
     refused = cli("erase", "--user", "alice", "--yes", "--report", str(taken))
     nowhere = cli("erase", "--user", "alice", "--yes", "--report", str(tmp_path / "no" / "r.json"))
-    would = cli("erase", "--user", "alice", "--dry-run", "--report", str(path))
+    would = cli("erase", "--user", "alice", "--dry-run", "--report", str(tmp_path / "would.json"))
     left = cli.ok("list")
     done = cli("erase", "--user", "alice", "--yes", "--report", str(path))
 
@@ -150,7 +150,11 @@ def test_the_report_of_an_erasure_is_a_file_to_keep(cli: Cli, tmp_path: Path) ->
     assert left.endswith("xylophone tea\n")  # nothing was erased without its report
     assert done.exit_code == 0
     text = path.read_text()
+    counted = json.loads((tmp_path / "would.json").read_text())
+    assert next(iter(counted)) == "dry_run"
+    assert (counted["dry_run"], counted["proven"], counted["items"]) == (True, False, 1)
     report = json.loads(text)
+    assert (report["dry_run"], report["erased"]["user_id"]) == (False, "alice")
     assert (report["erased"], report["proven"]) == ({"user_id": "alice"}, True)
     assert (report["items"], report["found"], report["not_searched"]) == (1, True, [])
     assert report["program"].startswith("orbiter-memory ")
@@ -205,20 +209,24 @@ def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written
     cli.ok("remember", "I like tea", "--user", "cleo")
     monkeypatch.chdir(tmp_path)
     cli.ok("remember", "Bob lives in Porto", "--user", "bob")
-    cli.ok("facts", "put", "home_city", "Porto", "--user", "bob")
+    made = cli.ok("facts", "put", "home_city", "Porto", "--user", "bob").split()[0]
 
     told = {}
-    for program, *arguments in steps:
+    for program, *words in steps:
         assert program == "orbiter-memory"
+        arguments = [made if each == "ID" else each for each in words]
         sure = ["--yes"] if "--report" in arguments else []
         told[" ".join(arguments[:2])] = cli.ok(*arguments, *sure)
 
     assert "bob" in told["users"]
     assert "Bob lives in Porto" in told["list --user"]
     assert "Porto" in told["facts --user"]
-    assert "Lisbon" in told["facts history"]
+    wrong, right = told["facts history"].splitlines()
+    assert "Porto\tretracted" in wrong  # it was never true, so no time is told
+    assert "Lisbon\tsince" in right
     assert "Bob lives in Porto" in (tmp_path / "bob.jsonl").read_text()
-    assert json.loads((tmp_path / "erased-bob.json").read_text())["proven"]
+    report = json.loads((tmp_path / "erased-bob.json").read_text())
+    assert (report["proven"], report["by"]) == (True, "ann")
     assert cli.ok("list", "--user", "bob") == ""
     for line in others.splitlines():
         _, *arguments = shlex.split(line, comments=True)

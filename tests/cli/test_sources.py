@@ -56,7 +56,7 @@ def test_what_says_the_same_is_shown_in_groups(cli: Cli) -> None:
 
 
 def test_what_was_is_listed_and_found_as_it_was(cli: Cli) -> None:
-    item_id = cli.remember("black tea")
+    item_id = cli.remember("black tea", "--by", "bob")
     then = datetime.now(UTC).isoformat()
     cli.ok("edit", item_id, "coffee", "--by", "carol")
     cli.ok("remember", "more tea")
@@ -66,7 +66,7 @@ def test_what_was_is_listed_and_found_as_it_was(cli: Cli) -> None:
 
     assert [item["content"] for item in was["items"]] == ["black tea"]
     assert [hit["item"]["content"] for hit in found["hits"]] == ["black tea"]
-    assert [each["by"] for each in cli.json("history", item_id)] == ["alice", "carol"]
+    assert [each["by"] for each in cli.json("history", item_id)] == ["bob", "carol"]
     asked = ["recall", "tea", "--as-of", then, "--spread", "--min-relevance"]
     assert [len(cli.json(*asked, least)["hits"]) for least in ("0", "1")] == [1, 0]
     for args in (

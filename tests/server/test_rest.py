@@ -149,6 +149,14 @@ async def test_pages_go_on_where_the_one_before_ended(api: httpx.AsyncClient) ->
     assert len(forgotten.json()["items"]) == 5
 
 
+async def test_who_asks_for_a_log_that_nobody_keeps_is_told_how_to_start_one(
+    api: httpx.AsyncClient,
+) -> None:
+    told = detail(await api.get("audit"), 501)
+
+    assert "has no audit log; `orbiter-memory audit begin` starts one" in told
+
+
 async def test_recall_and_context_say_why(api: httpx.AsyncClient) -> None:
     for what in ("Ann is allergic to nuts", "the car is red"):
         await api.post("memories", json={"what": what, "source": "user:ann"})

@@ -364,6 +364,14 @@ async def test_a_log_that_cannot_see_what_is_there_does_not_begin(role_dsn: str)
         await late.init()
 
 
+async def test_a_memory_without_a_log_says_so(place: Place) -> None:
+    memory = AgentMemory(store=place.store(), embeddings=None)
+
+    with pytest.raises(UnsupportedError, match="has no audit log; `orbiter-memory audit begin`"):
+        await memory.audit.entries(user_id="ann")
+    await memory.close()
+
+
 async def test_the_log_of_a_memory(place: Place) -> None:
     store = place.store(audit="writes")
     memory = AgentMemory(store=store, embeddings=None)

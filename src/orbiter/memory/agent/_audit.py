@@ -75,14 +75,15 @@ class AuditLog(Handle):
         A user's entries are found by the digest of the name, which the log has in its place. So
         the entries of an erased user are still there for whoever knows the name. *item_id* finds
         what was done to an item, except reads. *before* is the number of the last entry of a
-        page, to get the page of older ones.
+        page, to get the page of older ones. `UnsupportedError` if there is no log.
         """
         given = (user_id, session_id, task_id, agent_id)
         ids = {
             name: None if value is None else require_text(name, as_name(value))
             for name, value in zip(SCOPE_FIELDS, given, strict=True)
         }
-        return await (await self._store()).audit_entries(
+        store = await self._store()
+        entries = await store.audit_entries(
             metadata=MemoryMetadata(**ids),
             action=action,
             item_id=None if item_id is None else as_id(item_id),
@@ -90,6 +91,13 @@ class AuditLog(Handle):
             before=before,
             limit=limit,
         )
+        # Another process may have begun a log that this one, open before, does not keep.
+        if not entries and store.audit is None and not await store.audit_entries(limit=1):
+            raise UnsupportedError(
+                f"`{store_name(store)}` has no audit log; `orbiter-memory audit begin` starts one, "
+                'or open it with `audit="writes"`'
+            )
+        return entries
 
     @operation("audit.verify")
     async def verify(

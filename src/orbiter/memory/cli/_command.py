@@ -81,9 +81,23 @@ class Target:
         from_file, place = file_setting(name)
         if from_file is not None:
             return from_file, place
-        if name == "user" and (user := os_user()):
-            return user, _OS_USER
-        return None, _NOT_SET
+        user = os_user() if name in ("user", "by") else None
+        if user is None or (name == "by" and not self._may_sign(user)):
+            return None, _NOT_SET
+        return user, _OS_USER
+
+    def _may_sign(self, user: str) -> bool:
+        """Tell whether what a command does is signed with the name of the computer's *user*.
+
+        On a server, the key says who acts. The log refuses names of the library. It is never
+        shortened, so those who change what is theirs are not named in it.
+        """
+        names = [] if self.everyone else [self.setting(name)[0] for name in SCOPES]
+        return not (self.is_remote() or user.startswith("~") or user in names)
+
+    def is_remote(self) -> bool:
+        """Tell whether the store is a server's."""
+        return (self.setting("url")[0] or "").lower().startswith(("http://", "https://"))
 
     def has_model(self) -> bool:
         """Tell whether the local model may be used."""
@@ -320,7 +334,7 @@ _SCOPE = {
     ),
     "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]", completed="task"),
     "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]", completed="agent"),
-    "by": _option("--by", text=f"Actor, as shown by `history`. [env: {_ENV}BY]"),
+    "by": _option("--by", text=f"Actor, as shown by `history`; you. [env: {_ENV}BY]"),
 }
 _ALL = {"everyone": _option("--all", text="All memories, of any user and scope.", kind=bool)}
 _JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
@@ -414,7 +428,7 @@ def _run(
         try:
             if is_checked:
                 run.target.check_names()
-            if has_store and not (run.target.setting("url")[0] or "").startswith("http"):
+            if has_store and not run.target.is_remote():
                 note_idle_key(run.target.setting("pii")[0])
             result = function(run, **given)
             if inspect.isawaitable(result):

@@ -64,8 +64,18 @@ _SHELL_WORDS = (
     ),
     ("`valid_from`", "`--valid-from`"),
     ("`valid_to`", "`--valid-to`"),
+    ("`facts.put(key, value)` records", "`orbiter-memory facts put KEY VALUE` records"),
+    (
+        "`facts.retract(id)` withdraws this one",
+        "`orbiter-memory facts retract ID` withdraws this one",
+    ),
+    (
+        "`facts.accept(id)` or `facts.discard(id)` for a draft, `facts.retract(id)` for",
+        "`review accept ID` or `review discard ID` for a draft, `facts retract ID` for",
+    ),
     ("`source` must be", "`--source` must be"),
     ("was given as `head`", "was given as `--head`"),
+    (', or open it with `audit="writes"`', ""),
     ('open it with `audit="writes"`', "`orbiter-memory audit begin` starts one"),
     ("import it with `memory.scope(user_id=…)` to say whose they are", "say whose with `--user`"),
     ("`unscoped()` names no user", "`--all` names no user"),

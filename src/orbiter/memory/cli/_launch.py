@@ -103,7 +103,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     env: dict[str, str] = {}
     for name in ("url", "model", "pii", *SCOPES, "by"):
         value, origin = target.setting(name)
-        if name == "user" and not origin.startswith(("--", "ORBITER")):
+        if name in ("user", "by") and not origin.startswith(("--", "ORBITER")):
             continue  # the computer's user, who will be the same there
         if is_shared and name == "url":
             if value is not None and _is_private(value):

@@ -985,7 +985,7 @@ class AuditLog(Blocking[agent.AuditLog]):
         A user's entries are found by the digest of the name, which the log has in its place. So
         the entries of an erased user are still there for whoever knows the name. *item_id* finds
         what was done to an item, except reads. *before* is the number of the last entry of a
-        page, to get the page of older ones.
+        page, to get the page of older ones. `UnsupportedError` if there is no log.
         """
     def verify(
         self, *, head: str | None = None, progress: Progress | None = None

@@ -110,6 +110,7 @@ async def list_audit(
     ] = None,
 ) -> None:
     """List what was done, newest first."""
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
 
     if action is not None and action not in ACTIONS:
@@ -121,14 +122,15 @@ async def list_audit(
         "before": before,
     }
     async with run.memory(meaning=False) as memory:
-        has_log = _has_log(memory)
+        _has_log(memory)  # a store that cannot keep one says so
         if item is not None:
             scope = run.target.scope()
             handle = memory.unscoped() if scope is None else memory.scope(**scope)
             item = await find_id(run, handle, item)
-        found = await memory.audit.entries(**asked, item_id=item, limit=limit)
-        if not found and not has_log:
-            raise _no_log(memory)
+        try:
+            found = await memory.audit.entries(**asked, item_id=item, limit=limit)
+        except UnsupportedError:
+            raise _no_log(memory) from None
     if run.out.is_json:
         run.out.data([asdict(each) for each in found])
     elif run.out.is_plain():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from orbiter.memory.cli._command import SCOPES, CommandContext, command, is_served, new_app, os_user
+from orbiter.memory.cli._command import SCOPES, CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._item_ids import near_user
 from orbiter.memory.cli._options import DryRun, Yes
@@ -141,13 +141,15 @@ async def erase(
     if not any(getattr(run.target, name) for name in SCOPES):
         user = one_line(scope.get("user_id") or "NAME")
         raise UsageError(f"give a scope, such as `--user {user}`; nothing is erased by default")
-    if report is not None and not dry_run:
+    if report is not None:
         _check_new(report)
     async with run.memory(meaning=False) as memory:
         there = await memory.erase(**scope, dry_run=True)
         counts = stored(there.items, there.entries, there.forgotten)
         what = f"{counts} of {run.target.describe()}"
         if dry_run:
+            with _new_file(report) as file:
+                _write_report(file, there, dry_run=True)
             if run.out.is_json:
                 run.out.data(there.to_dict())
             else:
@@ -155,18 +157,19 @@ async def erase(
             if not there.total:
                 await _say_nothing(run, memory, scope)
             await _say_keys(run, memory, scope)
+            if report is not None:
+                run.out.note(f"the report of this dry run is in `{report}`")
             return 0
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        by = _signer(run, memory, scope)
+        by = run.target.setting("by")[0]
         with _new_file(report) as file:
             with run.out.progress("erasing", unit="") as advance:
                 done = await memory.erase(**scope, by=by, progress=advance)
             # Before the file is written: on a full disk, this is the only report.
             code = print_erasure(run, done)
-            if file is not None:
-                file.write(f"{json.dumps(done.to_dict(), indent=2, ensure_ascii=False)}\n")
+            _write_report(file, done)
         for copy in done.not_searched:
             say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
         if not done.found:
@@ -190,18 +193,6 @@ def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | No
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
-
-
-def _signer(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> str | None:
-    """Return who erases: as `--by` says, else the computer's user, unless that is who is erased.
-
-    A server signs with its key.
-    """
-    by = run.target.setting("by")[0]
-    if by is not None or is_served(memory):
-        return by
-    user = os_user()
-    return None if user in scope.values() else user
 
 
 async def _say_keys(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
@@ -248,6 +239,14 @@ def _new_file(path: Path | None) -> Iterator[TextIO | None]:
     finally:
         if not path.stat().st_size:
             path.unlink()
+
+
+def _write_report(file: TextIO | None, erasure: "Erasure", *, dry_run: bool = False) -> None:
+    """Write a report; one of a dry run says so first, as nothing was erased or searched."""
+    if file is not None:
+        mark = {"dry_run": True} if dry_run else {}
+        report = {**mark, **erasure.to_dict()}
+        file.write(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n")
 
 
 def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:
