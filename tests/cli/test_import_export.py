@@ -247,10 +247,12 @@ def test_an_export_of_entries_alone_says_how_many(cli: Cli, tmp_path: Path) -> N
     path, none = tmp_path / "ann.jsonl", tmp_path / "none.jsonl"
 
     told = cli.ok("export", str(path), "--user", "ann")
+    table = cli("export", str(tmp_path / "ann.csv"), "--user", "ann")
     data = cli.json("export", str(tmp_path / "again.jsonl"), "--user", "ann")
     nobody = cli.ok("export", str(none), "--user", "nobody")
 
     assert told == f"{path}  0 memories and 12 key-value entries\n"
+    assert "0 forgotten and 12 key-value entries; `orbiter-memory export" in table.stderr
     assert (data["records"], data["entries"]) == (0, 12)
     assert nobody == f"{none}  0 memories\n"
 
@@ -409,11 +411,12 @@ def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: P
     cli.ok("edit", ids[1], "oat milk")
 
     full = cli.ok("export", str(tmp_path / "all.jsonl"))
-    table = cli.ok("export", str(tmp_path / "all.csv"))
+    result = cli("export", str(tmp_path / "all.csv"))
     cli.ok("remember", "water", "--user", "bob")
     plain = cli.ok("export", str(tmp_path / "bob.jsonl"), "--user", "bob")
 
     assert cli.json("stats")["items"] == 2
     assert "3 memories (2 current, 1 forgotten, 2 earlier versions)" in full
-    assert table.endswith("2 memories\n")
+    assert result.stdout.endswith("2 memories\n")
+    assert "without earlier versions, 1 forgotten and 0 key-value entries" in result.stderr
     assert plain.endswith("1 memory\n")

@@ -2,20 +2,20 @@
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError
+from orbiter.memory.cli._error_messages import ERROR, UsageError, say
 from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line, stored
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.transfer import ExportResult, Migration
 
 __all__ = ["app"]
@@ -71,6 +71,8 @@ async def export(
             way = "`--all` exports everyone's"
             await note_nothing(run, store, f"{none} of {run.target.describe()}; {way}")
         parts = await _parts(memory, done) if kind == NATIVE else ""
+        if kind != NATIVE:
+            await _say_left_out(run, store, memory)
     if run.out.is_json:
         run.out.data(
             {
@@ -86,6 +88,26 @@ async def export(
         run.out.show(
             styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}{parts}")
         )
+
+
+async def _say_left_out(run: CommandContext, store: "AgentMemory", memory: "ScopedMemory") -> None:
+    """Say what a format for other programs does not hold, as who keeps it as a copy must know."""
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
+
+    scope: dict[str, Any] | None = run.target.scope()
+    entries = "key-value entries"
+    try:
+        if scope is not None:
+            there = await store.erase(**scope, dry_run=True)
+            entries = counted(there.entries, "key-value entry", entries)
+    except MemoryError:  # a server counts them for administrators only
+        pass
+    forgotten = (await memory.stats()).forgotten or 0
+    say(
+        f"it has what is remembered now, without earlier versions, {forgotten:,} forgotten and "
+        f"{entries}; `orbiter-memory export FILE.jsonl` has all of it",
+        kind="note",
+    )
 
 
 async def _parts(memory: "ScopedMemory", done: "ExportResult") -> str:
