@@ -331,3 +331,20 @@ async def test_a_long_chat_without_summaries_keeps_its_beginning_for_many_turns(
 
     changes = sum(one != two for one, two in pairwise(starts))
     assert changes <= 20  # about seven, as half of thirty rounds may be left out
+
+
+async def test_what_was_asked_before_does_not_take_the_places_of_what_answers(
+    memory: AgentMemory,
+) -> None:
+    alice = memory.scope("alice")
+    await alice.remember("My allergy: peanuts, whatever I eat")
+    for place in ("tonight", "at the Thai place", "for breakfast", "on the plane", "at the party",
+                  "on Sunday", "in Rome", "at work"):  # fmt: skip
+        await alice.chat(place).add(f"What can I eat {place} with my allergy?")
+
+    chat = alice.chat("now")
+    await chat.add("What can I eat tomorrow with my allergy?")
+    context = await chat.context(budget=2_000)
+
+    assert "peanuts" in context.text
+    assert context.text.index("peanuts") < context.text.index("What can I eat")

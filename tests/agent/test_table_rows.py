@@ -212,3 +212,27 @@ async def test_what_is_no_time_is_named(any_memory: AgentMemory, who: str) -> No
     for wrong in (np.datetime64("NaT"), 5, np.array(["2026-01-02"], "datetime64[D]")):
         with pytest.raises(QueryError, match="`since` must be a datetime"):
             await ann.list(since=wrong)  # type: ignore[arg-type]
+
+
+async def test_a_row_was_said_when_its_created_at_says(memory: AgentMemory) -> None:
+    ann = memory.scope("ann")
+    frame = Frame(
+        [
+            {"note": "tea", "created_at": Timestamp(2026, 2, 8, tzinfo=UTC), "rating": 1},
+            {"note": "coffee", "created_at": np.datetime64("NaT"), "rating": 2},
+            {"note": "water", "created_at": None, "rating": 3},
+            {"note": "milk", "created_at": "2026-02-09", "rating": 4},
+        ]
+    )
+
+    stored = await ann.remember_many(frame, text="note")  # type: ignore[arg-type]  # as of pandas
+
+    assert stored[0].created_at == datetime(2026, 2, 8, tzinfo=UTC)
+    assert stored[1].created_at > datetime(2026, 3, 1, tzinfo=UTC)
+    assert [item.metadata.extra for item in stored] == [
+        {"rating": number} for number in (1, 2, 3, 4)
+    ]
+    until = await ann.list(until=datetime(2026, 3, 1, tzinfo=UTC))
+    assert [item.content for item in until] == ["milk", "tea"]
+    with pytest.raises(QueryError, match=r"row 0: `created_at` must be a datetime.*'soon'"):
+        await ann.remember_many([{"note": "x", "created_at": "soon"}], text="note")

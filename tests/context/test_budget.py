@@ -139,6 +139,16 @@ async def test_one_huge_memory_is_shortened_and_says_by_how_much(soul: Path) -> 
     assert left.tokens > 190_000
 
 
+@pytest.mark.parametrize("budget", range(160, 260, 4))
+async def test_where_there_is_room_for_one_memory_it_is_the_first(soul: Path, budget: int) -> None:
+    memories = [f"{name} {words(18, name)}" for name in ("first", "second", "third")]
+
+    context = await ContextManager(soul, budget=budget).assemble("Go", memories=memories)
+
+    shown = [entry.content for entry in parse(context.text, mark=context.marks[1])]
+    assert [each.split()[0] for each in shown] == ["first", "second", "third"][: len(shown)]
+
+
 async def test_a_huge_memory_starves_neither_its_neighbours_nor_other_sections(soul: Path) -> None:
     context = await ContextManager(soul, budget=1500).assemble(
         "Go",

@@ -304,7 +304,12 @@ def test_a_prompt_keeps_the_lesser_hits_of_a_question_that_is_answered() -> None
         return [hit.relevance for hit in for_prompt(hits(*values), min_relevance=least)]
 
     assert kept(ANSWERED, 0.02, 0.001) == [ANSWERED, 0.02]
+    assert kept(0.01, 0.4, 0.02, 0.9) == [0.4, 0.9, 0.01, 0.02]  # there may be no room for all
+    assert kept(0.01, 0.4, 0.02, 0.9, least=0.0) == [0.01, 0.4, 0.02, 0.9]
     assert kept(ANSWERED - 0.001, 0.02) == []
+    texts = ["What can I eat?", "No nuts. And you?", "Nuts are out.", "何を食べますか？"]
+    asked = [Hit(MemoryItem(content=each), 1.0, Explanation(), relevance=0.5) for each in texts]
+    assert [hit.content for hit in for_prompt(asked)] == [texts[1], texts[2], texts[0], texts[3]]
     assert kept(0.9, 0.2, least=0.5) == [0.9]
     assert kept(0.001, least=0.0) == [0.001]
 

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 __all__ = ["Chat"]
 
 _HOURS, _MAX_RECENT = 2.0, 10
+_SPARE = 10
+"""Memories more than there are places for, as some only ask, and come last."""
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
 _ROUND, _MESSAGE = 2, 32
@@ -362,11 +364,10 @@ class Chat(ScopedHandle):
         if not check_size("memory_limit", limit):
             return []
         here = {item.id for item in said}
-        hits = await ask(k=limit + (some := min(len(here), _SHOWN)))
+        most = limit + max(_SPARE, min(len(here), _SHOWN))
+        hits = await ask(k=most)
         elsewhere = sum(hit.item.id not in here for hit in hits)
-        if (
-            elsewhere < limit and len(hits) == limit + some
-        ) or hits.spread:  # all but these are shown
+        if (elsewhere < limit and len(hits) == most) or hits.spread:  # all but these are shown
             more = await ask(k=limit, where=_without(here, self._scope))
             first, then = (more, hits) if hits.spread else (hits, more)
             known = {hit.item.id for hit in first}

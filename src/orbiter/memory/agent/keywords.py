@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.validation import plain_time, plain_value
 
 __all__ = [
@@ -238,12 +238,27 @@ def _row_as_item(place: int, row: Any, field: str) -> MemoryItem:
         raise QueryError(f"row {place} has no text in `{field}`; leave such rows out")
     if not isinstance(content, str):
         raise QueryError(f"`{field}` of row {place} must be a text, not {content!r}")
-    extra = {name: cell for name, cell in row.items() if name != field and cell is not None}
+    extra = {
+        name: cell
+        for name, cell in row.items()
+        if name not in (field, "created_at") and cell is not None
+    }
+    when: dict[str, Any] = {}
+    if (moment := row.get("created_at")) is not None and field != "created_at":
+        moment = check_instant("created_at", _moment_of(place, moment))
+        when = {"created_at": moment, "updated_at": moment}
     try:
-        return MemoryItem(content=content, metadata=MemoryMetadata(extra=extra))
+        return MemoryItem(content=content, metadata=MemoryMetadata(extra=extra), **when)
     except ValueError as exc:
         said = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else exc
         raise QueryError(f"row {place} cannot be stored: {said}") from None
+
+
+def _moment_of(place: int, value: Any) -> datetime:
+    try:
+        return read_time("created_at", value)  # type: ignore[no-any-return]
+    except QueryError as exc:
+        raise QueryError(f"row {place}: {exc}") from None
 
 
 class ArgumentReader:

@@ -66,7 +66,7 @@ def fit_entries(
 
     If not all fit, the first ones matter most: each is taken if there is still room for it. One
     that wants more than half of the room is shortened to half of what is left by then, so it
-    leaves something for those behind it.
+    leaves something for those behind it; if half is too little for any of it, it has all.
     """
     if room is None:
         return list(candidates), []
@@ -80,7 +80,9 @@ def fit_entries(
         entry: Entry | None = candidate.entry
         if want > most:
             half = room if place == len(candidates) else room // 2
-            entry = candidate.entry if want <= half else shorten(candidate.entry, half, cost=cost)
+            entry = _fitting(candidate.entry, want, half, cost) or _fitting(
+                candidate.entry, want, room, cost
+            )
         taken = cost(entry) if entry else 0
         if entry is None or taken > room:
             dropped.append(drop(section, candidate, "budget", want))
@@ -90,6 +92,11 @@ def fit_entries(
         if entry is not candidate.entry:
             dropped.append(drop(section, candidate, "shortened", want - taken))
     return kept, dropped
+
+
+def _fitting(entry: Entry, want: int, room: int, cost: Cost) -> Entry | None:
+    """Return *entry*, which costs *want*, or as much of it as fits in *room*."""
+    return entry if want <= room else shorten(entry, room, cost=cost)
 
 
 def round_down(room: int) -> int:

@@ -313,8 +313,7 @@ async def embed_question(
             warn_once(
                 "not embedded",
                 f"{left:,} memories are not embedded yet, and are found by their words only; "
-                "embedding continues in the background, and `await store.catch_up()` waits for "
-                "it",
+                "embedding continues in the background, and `flush()` of the memory waits for it",
             )
         # They are many, or with another process, which may be dead: not every question waits.
         if id(store) not in _stuck:

@@ -218,8 +218,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        With *text*, they are rows: the field of that name is the memory, all others go to its
-        `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
+        all others go to its `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
@@ -488,8 +488,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        With *text*, they are rows: the field of that name is the memory, all others go to its
-        `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
+        all others go to its `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """

@@ -3,6 +3,7 @@
 Scores are only ever compared within one call; nothing here knows what is ranked.
 """
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -88,6 +89,11 @@ class Relevant(Protocol):
     """A hit of recall, or anything else that may answer a question."""
 
     @property
+    def content(self) -> str:
+        """What it says."""
+        ...
+
+    @property
     def relevance(self) -> float:
         """The probability that it does, from 0 to 1."""
         ...
@@ -105,12 +111,25 @@ def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list
     """Return those of *hits* that belong into a prompt, in their order.
 
     With *min_relevance*, those that reach it. Else what surely does not answer is left out, and all
-    of them if nothing answers.
+    of them if nothing answers. What hardly does comes last, and so does what only asks: there may
+    be no room for all. Hits over time stay in its order.
     """
-    if min_relevance is None and not is_answered(hits):
+    if min_relevance is not None:
+        return [hit for hit in hits if hit.relevance >= min_relevance]
+    if not is_answered(hits):
         return []
-    least = MIN_RELEVANCE if min_relevance is None else min_relevance
-    return [hit for hit in hits if hit.relevance >= least]
+    kept = [hit for hit in hits if hit.relevance >= MIN_RELEVANCE]
+    if not getattr(hits, "spread", False):
+        kept.sort(key=lambda hit: hit.relevance < ANSWERED or _only_asks(hit.content))
+    return kept
+
+
+_STATEMENT = re.compile(r"[.!。！]\s|\n")
+
+
+def _only_asks(text: str) -> bool:
+    """Tell whether a text is a single question: whoever asked the same before knew no answer."""
+    return text.rstrip().endswith(("?", "？")) and _STATEMENT.search(text.strip()) is None
 
 
 def check_relevance(value: object) -> float:
