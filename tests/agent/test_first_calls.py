@@ -123,6 +123,17 @@ async def test_a_name_that_only_a_handle_has_says_so(memory: AgentMemory) -> Non
     assert not hasattr(memory, "nonsense")
 
 
+async def test_a_method_of_other_libraries_is_named_as_here(memory: AgentMemory) -> None:
+    alice = memory.scope("alice")
+    for handle, name, meant in (
+        (alice, "delete_all", "forget"),
+        (alice, "clear", "forget"),
+        (alice.chat("c"), "add_message", "add"),
+    ):
+        with pytest.raises(AttributeError, match=f"did you mean `{meant}`"):
+            getattr(handle, name)
+
+
 def test_the_blocking_form_says_so_too() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
         with pytest.raises(AttributeError, match=r"`memory.default_user.evict`"):

@@ -225,6 +225,7 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
         (["delete", "@1"], "did you mean `forget`?"),
         (["search", "x"], "did you mean `recall`?"),
         (["add", "x"], "did you mean `remember`?"),
+        (["get", "@1"], "did you mean `show`?"),
         (["list", "--model", "gpt"], "`auto` or `none`"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

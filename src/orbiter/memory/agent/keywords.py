@@ -121,11 +121,11 @@ _MEANINGS = {
 
 _CALLS = {
     "put": "add remember save set store update upsert write",
-    "add": "append log say send write",
+    "add": "add_message add_messages append log say send write",
     "remember": "add insert memorize save store write",
     "recall": "ask find query retrieve search",
     "end": "delete forget pop remove unset",
-    "forget": "delete discard pop remove",
+    "forget": "clear delete delete_all discard pop remove reset",
     "messages": "get_messages history",
     "all": "items list values",
     "list": "all find_all get_all items",

@@ -120,6 +120,9 @@ _MEANT = {
     "recall": ("ask", "find", "query", "search"),
     "forget": ("del", "delete", "remove", "rm"),
     "list": ("all", "ls"),
+    "show": ("cat", "get", "read", "view"),
+    "kv": ("entries", "keyvalue"),
+    "stats": ("info", "status"),
 }
 _OTHER_NAMES = {other: [name] for name, others in _MEANT.items() for other in others}
 """What other programs call these commands."""
