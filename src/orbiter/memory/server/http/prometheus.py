@@ -168,10 +168,8 @@ class MetricsMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                added = [(b"x-request-id", request.encode())]
-                if scope["app"].state.orbiter.jobs.is_leaving:
-                    added.append((b"connection", b"close"))  # the next one is for another server
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
+                named = (b"x-request-id", request.encode())
+                message = {**message, "headers": [*message.get("headers", ()), named]}
             await send(message)
 
         try:
