@@ -8,6 +8,14 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 
 
+def test_texts_in_quotes_are_a_memory_each_and_words_without_are_one(cli: Cli) -> None:
+    two = cli.ok("remember", "green tea", "the red door", "--json")
+    one = cli.ok("remember", "I", "like", "green tea", "--json")
+
+    assert [each["content"] for each in json.loads(two)] == ["green tea", "the red door"]
+    assert [each["content"] for each in json.loads(one)] == ["I like green tea"]
+
+
 def test_what_is_remembered_is_recalled_listed_and_shown(cli: Cli) -> None:
     item_id = cli.remember(
         "I love hiking in the mountains", "--tag", "outdoor", "--tag", "joy", "--importance", "0.8"

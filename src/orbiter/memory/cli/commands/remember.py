@@ -38,9 +38,14 @@ class Thing:
 
 
 def things_of(texts: Sequence[str], *, by_line: bool) -> list[Thing]:
-    """Return what is to be stored: the words as one text, or stdin for `-`, whole or *by_line*."""
+    """Return what is to be stored: the words as one text, or stdin for `-`, whole or *by_line*.
+
+    If each has several words, somebody has put quotes around each: these are texts of their own.
+    """
     if by_line and list(texts) != ["-"]:
         raise UsageError("`--lines` splits stdin; give `-` as the text")
+    if len(texts) > 1 and all(len(each.split()) > 1 for each in texts):
+        return [Thing(each, f"text {number}") for number, each in enumerate(texts, 1)]
     if not by_line:
         return [Thing(read_words(texts), "")]
     # Only what an editor counts as a line: other marks may stand within a memory.
