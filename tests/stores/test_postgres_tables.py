@@ -13,7 +13,7 @@ from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
-from orbiter.memory.backends.postgres import schema, term_search
+from orbiter.memory.backends.postgres import term_search
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.errors import StorageError
@@ -382,36 +382,6 @@ async def test_a_users_search_reads_an_index_of_one_partition(
     assert "Index" in plan, plan
     if is_partitioned:
         assert len(partitions_of(plan)) == 1, plan
-
-
-async def test_the_last_of_a_user_are_read_and_not_all_of_them(
-    filled: tuple[PostgresMemoryStore, Plans, bool],
-) -> None:
-    _, plans, _ = filled
-    asked = Query(metadata=MemoryMetadata(user_id="u7"), limit=5)
-
-    plan = await plans.of(plans.operations.search(asked, None, None))
-
-    assert "rows=5" in plan, plan
-    assert max(map(float, re.findall(r"actual rows=([\d.]+)", plan))) == 5, plan
-
-
-async def test_partitions_of_an_older_schema_are_read_so_as_well(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = (
-        "SELECT count(*) FROM pg_statistic_ext_data JOIN pg_statistic_ext AS s ON s.oid = stxoid"
-        " WHERE stxname LIKE '%owner'"
-    )
-    with monkeypatch.context() as older:
-        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
-        await _fill(postgres_dsn, 2)
-    assert await run(postgres_dsn, known) == [(0,)]
-
-    async with PostgresMemoryStore(postgres_dsn) as store:
-        assert await store.count() == 6000
-
-    assert await run(postgres_dsn, known) == [(2,)]
 
 
 async def test_one_item_is_found_by_its_key_in_one_partition(

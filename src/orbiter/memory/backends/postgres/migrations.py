@@ -28,7 +28,6 @@ __all__ = [
     "eighth",
     "fifth",
     "fourth",
-    "ninth",
     "seventh",
     "sixth",
     "third",
@@ -367,20 +366,3 @@ CREATE TRIGGER memory_items_await_again BEFORE UPDATE ON memory_items
 def eighth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
     """Return the script that makes version 8 of version 7."""
     return INDEXED
-
-
-def ninth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
-    """Return the script that makes version 9 of version 8.
-
-    Of partitions, a user is named twice: by a column, and by the field that the indexes have.
-    The planner has to know that one tells the other. Else it expects next to no rows, and reads
-    all of a user's to find the last 20.
-    """
-    if not partitions:
-        return "SELECT 1;\n"
-    known = "".join(
-        f"CREATE STATISTICS memory_items_p{part}_owner (dependencies)"
-        f" ON user_key, (metadata->>'user_id') FROM memory_items_p{part};\n"
-        for part in range(partitions)
-    )
-    return known + "ANALYZE memory_items;\n"

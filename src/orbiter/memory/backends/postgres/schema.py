@@ -249,7 +249,6 @@ MIGRATIONS: tuple[Callable[..., str], ...] = (
     migrations.sixth,
     migrations.seventh,
     migrations.eighth,
-    migrations.ninth,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""
