@@ -62,6 +62,19 @@ async def test_hits_items_and_ids_go_in_one_call(any_alice: ScopedMemory) -> Non
     assert [each.id for each in await any_alice.list()] == [left[2].id]
 
 
+async def test_a_hit_takes_only_what_says_the_same_with_it(any_alice: ScopedMemory) -> None:
+    code = "The launch code is blue falcon"
+    await any_alice.remember_many([code, code, f"{code} today"] * 40)
+    (hit, *_) = await any_alice.recall("launch code", mode="words")
+    alike = {item.id for item in hit.repeats if item.content != hit.item.content}
+    assert alike  # as there are so many
+
+    gone = await any_alice.forget(hit)
+
+    assert len(gone.ids) > 1
+    assert alike.isdisjoint(gone.ids)
+
+
 async def test_a_list_can_be_forgotten_and_restored_as_well(alice: ScopedMemory) -> None:
     items = await alice.remember_many(["one", "two", "three"])
 

@@ -149,6 +149,22 @@ def test_to_forget_a_row_is_to_forget_what_it_stands_for(two: Cli, env: dict[str
     assert "lives in Lisbon" in shown.partition("undoes it")[2]
 
 
+def test_what_is_only_alike_is_not_forgotten_with_a_row(two: Cli, env: dict[str, str]) -> None:
+    code = "The launch code is blue falcon"
+
+    async def add() -> None:
+        async with AgentMemory(two.url, embeddings=None) as memory:
+            alice = memory.scope(user_id="alice")
+            await alice.remember_many([code, code, f"{code} today"] * 40)
+
+    asyncio.run(add())
+
+    shown = _typed("om recall launch code; om forget @1; om list -n 200 --json", env)
+
+    assert "said 20 times" in shown
+    assert shown.partition("undoes it")[2].count("falcon today") == 40
+
+
 def test_a_row_is_refused_without_a_list_and_beyond_it(two: Cli, env: dict[str, str]) -> None:
     shown = _typed("om show @1; om list; om show @3; om show @x", env).replace("\n", " ")
 

@@ -10,6 +10,7 @@ import typer
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
+from tests.cli.test_serve_keys import serve
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.cli._root import app
@@ -221,6 +222,47 @@ def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -
     assert cli.ok("kv", "settings").count("\n") == 1
     assert cli.ok("kv", "sett") == ""
     assert len(cli.json("kv", "--all")) == 3
+
+
+def test_of_entries_of_one_name_each_says_whose_it_is(cli: Cli) -> None:
+    async def put() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            for scope in ({}, {"session_id": "s1"}, {"session_id": "s2"}):
+                kv = memory.scope(user_id="alice", **scope).kv
+                await kv.put(("p",), "k" if scope else "own", b"hers")
+                await kv.put(("p",), "both", str(scope).encode())
+            await memory.scope(user_id="bob").kv.put(("p",), "own", b"his")
+
+    asyncio.run(put())
+
+    assert cli.ok("kv", "p/own") == "hers"
+    assert cli.ok("kv", "p/both") == "{}"
+    assert cli.ok("kv", "p/k", "--session", "s2") == "hers"
+    several = [line.split("\t") for line in cli.ok("kv", "p/k").splitlines()]
+    assert [row[-1] for row in several] == ["session s1", "session s2"]
+    everyone = [line.split("\t")[-2:] for line in cli.ok("kv", "p/own", "--all").splitlines()]
+    assert everyone == [["hers", "user alice"], ["his", "user bob"]]
+
+
+def test_a_long_value_is_text_wherever_it_is_cut(cli: Cli) -> None:
+    async def put() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            await memory.scope(user_id="alice").kv.put(
+                (), "long", ("x" + "\u00e9" * 5_000).encode()
+            )
+
+    asyncio.run(put())
+
+    assert "x\u00e9\u00e9" in cli.ok("kv")
+
+
+def test_a_server_lists_all_entries(cli: Cli) -> None:
+    cli.put_entries("alice", 1_003)
+
+    with serve(cli) as (told, _):
+        every = cli.json("kv", "--url", str(told["url"]))
+
+    assert len(every) == 1_003
 
 
 # Nothing is there

@@ -327,11 +327,13 @@ class ArgumentReader:
 
         Else what somebody saw and forgot would be recalled again from one of these.
         """
-        item = getattr(value, "item", None)
-        owner = item.metadata.user_id if isinstance(item, MemoryItem) else None
-        others = [each for each in getattr(value, "repeats", ()) if each.metadata.user_id == owner]
+        item, repeats = getattr(value, "item", None), getattr(value, "repeats", ())
         first = value if isinstance(value, MemoryItem) else as_id(value)
-        return [first, *(each.id for each in others)]
+        if not repeats or not isinstance(item, MemoryItem):
+            return [first]
+        from orbiter.memory.recall.near_duplicates import said_again  # noqa: PLC0415 - few need it
+
+        return [first, *(each.id for each in said_again(item, repeats))]
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         renamed: dict[str, Any] = {}

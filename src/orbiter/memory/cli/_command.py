@@ -225,8 +225,12 @@ class CommandContext:
         url = self.target.setting("url")[0]
         is_wanted = self.target.has_model() and meaning
         if url is not None and is_http_url(url):  # which has its own model
+            chosen, origin = self.target.setting("pii")
             if self.target.pii:
                 raise UsageError("`--pii` is for a store; what a server replaces, it was told")
+            if chosen not in (None, "none"):
+                way = "what a server replaces, it was told when it started"
+                say(f"{origin} is `{chosen}`, which is not used here; {way}", kind="note")
             token = self.target.setting("token")[0]
             return AgentMemory(url, token=token, persona=persona, audit=audit)
         if self.target.token:

@@ -101,8 +101,11 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
 
     options: list[str] = []
     env: dict[str, str] = {}
+    is_server = is_http_url(target.setting("url")[0])
     for name in ("url", "model", "pii", *SCOPES, "by"):
         value, origin = target.setting(name)
+        if name == "pii" and is_server:
+            continue  # which refuses it, as it has its own
         if name in ("user", "by") and not origin.startswith(("--", "ORBITER")):
             continue  # the computer's user, who will be the same there
         if is_shared and name == "url":
@@ -118,7 +121,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     if is_shared and not target.scope_options():
         options += ["--task", project_name(Path.cwd())]
     token = target.setting("token")[0]
-    if token is not None and is_http_url(target.setting("url")[0]):
+    if token is not None and is_server:
         env["ORBITER_MEMORY_TOKEN"] = token
     if "--pii" in options:
         env |= {name: os.environ[name] for name in PII_VARIABLES if name in os.environ}

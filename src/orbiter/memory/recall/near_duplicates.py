@@ -28,6 +28,7 @@ __all__ = [
     "Clusters",
     "DuplicateIndex",
     "find_clusters",
+    "said_again",
     "text_tokens",
     "who_says",
     "without_digits",
@@ -161,6 +162,15 @@ def text_tokens(content: str) -> tuple[str, ...]:
         if token not in _PLAIN and token not in _FILLERS:
             found.append(token)
     return tuple(found)
+
+
+def said_again(item: MemoryItem, others: Iterable[MemoryItem]) -> list[MemoryItem]:
+    """Return those of *others* that say what *item* says, in its words, by the same one.
+
+    Of a flood, others are alike, and still say something else: nobody may lose these by mistake.
+    """
+    said = who_says(item), text_tokens(item.content)
+    return [each for each in others if (who_says(each), text_tokens(each.content)) == said]
 
 
 def find_clusters(items: Iterable[MemoryItem]) -> Clusters:

@@ -329,7 +329,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
-        A hit stands for all that says the same: its `repeats` go with it; its `item` is one.
+        A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
@@ -564,7 +564,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
-        A hit stands for all that says the same: its `repeats` go with it; its `item` is one.
+        A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called

@@ -40,7 +40,7 @@ from orbiter.memory.text.ranking import is_answered
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
-    from orbiter.memory.recall import RecallResult
+    from orbiter.memory.recall import Hit, RecallResult
 
 __all__ = ["app"]
 
@@ -128,7 +128,7 @@ async def recall(  # noqa: PLR0913 - the filters
         await _note_answer(run, store, result, min_relevance)
     note_waiting(waiting)
     everyone = run.target.everyone
-    keep_rows(run, [[hit.item.id, *(each.id for each in hit.repeats)] for hit in result])
+    keep_rows(run, [_same(hit) for hit in result])
     if run.out.is_json:
         run.out.data(
             {
@@ -160,6 +160,13 @@ async def recall(  # noqa: PLR0913 - the filters
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if result.reranking is not None and (explain or result.reranking.error is not None):
         say(str(result.reranking), kind="note")
+
+
+def _same(hit: "Hit") -> list[str]:
+    """Return the ids of a hit, and of what says the same: the row stands for these."""
+    from orbiter.memory.recall.near_duplicates import said_again  # noqa: PLC0415
+
+    return [hit.item.id, *(each.id for each in said_again(hit.item, hit.repeats))]
 
 
 async def _note_answer(

@@ -1,5 +1,6 @@
 """Who has what beside single memories: `users`, `count` and `kv`."""
 
+import codecs
 import sys
 from base64 import b64encode
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shor
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
-    from orbiter.memory.model.key_value import StoredEntry
+    from orbiter.memory.model.key_value import Entry, StoredEntry
 
 __all__ = ["app"]
 
@@ -125,6 +126,8 @@ async def count(
 
 _LONGEST = 2_000
 """Characters of a value that are worth a look in a list."""
+_PAGE = 500
+"""Entries that are asked of a server at once."""
 
 
 @command(app, "kv")
@@ -137,26 +140,30 @@ async def kv(
     limit: Limit = 50,
 ) -> None:
     """List key-value entries, or print the value of one."""
-    listed: list[StoredEntry] = []
+    scope = run.target.scope()
     async with run.both(meaning=False) as (memory, handle):
-        for each in await _entries(memory, handle, run.target.scope()):
-            place = _name(each)
-            if place == name and not run.out.is_json:
-                _print_value(run, each.entry.value)
-                return
-            if not name or f"{place}/".startswith(f"{name.rstrip('/')}/"):
-                listed.append(each)
+        every = await _entries(memory, handle, scope)
+    start = f"{name.rstrip('/')}/"
+    listed = [each for each in every if not name or f"{_name(each)}/".startswith(start)]
+    same = [each for each in listed if _name(each) == name]
+    # That of the scope itself, else the only one: of several, each must say whose it is.
+    one = [each for each in same if _scope(each) == scope] or same
+    if len(one) == 1 and not run.out.is_json:
+        _print_value(run, one[0].entry.value)
+        return
     if run.out.is_json:
         run.out.data([_as_json(each) for each in listed])
         return
     for each in listed[:limit]:
         entry, text = each.entry, _text(each.entry.value)
         size = counted(len(entry.value), "byte", "bytes")
+        owner = _owner(each, everyone=run.target.everyone)
         if run.out.is_plain():
-            run.out.rows([(_name(each), entry.version, moment(entry.updated_at), size, text or "")])
+            when = moment(entry.updated_at)
+            run.out.rows([(_name(each), entry.version, when, size, text or "", owner)])
             continue
-        scope = f", {owner}" if (owner := _owner(each, everyone=run.target.everyone)) else ""
-        details = f"  version {entry.version}, {size}, {ago(entry.updated_at)}{scope}"
+        details = f"  version {entry.version}, {size}, {ago(entry.updated_at)}"
+        details += f", {owner}" if owner else ""
         run.out.show(styled((one_line(_name(each)), "bold"), (details, "dim")))
         if text:
             run.out.show(styled(f"  {shortened(text, 2 * run.out.console.width)}"))
@@ -176,9 +183,15 @@ async def _entries(
 
     owner = None if scope is None else MemoryMetadata(**scope)
     if is_served(memory):
-        own = await handle.kv.list(())
+        own = await handle.kv.list(limit=_PAGE)
+        while len(own) % _PAGE == 0 and (more := await _after(handle, own)):
+            own += more
         return [StoredEntry(owner or MemoryMetadata(), each) for each in own]
     return [each async for page in entry_pages(memory.store, owner) for each in page]
+
+
+async def _after(handle: "ScopedMemory", own: "list[Entry]") -> "list[Entry]":
+    return await handle.kv.list(after=own[-1], limit=_PAGE) if own else []
 
 
 def _print_value(run: CommandContext, value: bytes) -> None:
@@ -196,21 +209,26 @@ def _name(each: "StoredEntry") -> str:
 def _text(value: bytes) -> str | None:
     """Return a value as one line, if it is text."""
     try:
-        return one_line(value[: 4 * _LONGEST].decode()[:_LONGEST])
+        # What is cut off may be the rest of a character.
+        start, is_whole = value[: 4 * _LONGEST], len(value) <= 4 * _LONGEST
+        text = codecs.getincrementaldecoder("utf-8")().decode(start, final=is_whole)
+        return one_line(text[:_LONGEST])
     except UnicodeDecodeError:
         return None
 
 
 def _owner(each: "StoredEntry", *, everyone: bool) -> str:
     """Return what of the scope tells one entry from another."""
-    from orbiter.memory.model.query import SCOPE_FIELDS  # noqa: PLC0415
-
-    named = ((name, getattr(each.scope, name)) for name in SCOPE_FIELDS)
     return ", ".join(
         f"{name.removesuffix('_id')} {one_line(value)}"
-        for name, value in named
-        if value is not None and (everyone or name != "user_id")
+        for name, value in _scope(each).items()
+        if everyone or name != "user_id"
     )
+
+
+def _scope(each: "StoredEntry") -> dict[str, str]:
+    named: dict[str, str] = each.scope.model_dump(exclude={"extra"}, exclude_none=True)
+    return named
 
 
 def _as_json(each: "StoredEntry") -> dict[str, object]:
@@ -221,7 +239,7 @@ def _as_json(each: "StoredEntry") -> dict[str, object]:
         value = {"base64": b64encode(entry.value).decode()}
     ends = {} if entry.expires_at is None else {"expires_at": entry.expires_at.isoformat()}
     return {
-        **each.scope.model_dump(exclude={"extra"}, exclude_none=True),
+        **_scope(each),
         "path": list(entry.path),
         "key": entry.key,
         **value,
