@@ -187,6 +187,18 @@ def test_the_blocking_form_passes_the_hook() -> None:
         assert memory.remember(KINDS["email"]).content == HASHER(KINDS["email"])
 
 
+async def test_labels_with_names_of_the_librarys_own_pass_the_hook(open_memory: Open) -> None:
+    memory = open_memory("memory://", pii=HASHER)
+    rows = [{"note": "tea", "fact": KINDS["email"], "imported": "4111111111111111"}]
+
+    (item,) = await memory.scope("alice").remember_many(rows, text="note")
+
+    assert item.metadata.extra == {
+        "fact": HASHER(KINDS["email"]),
+        "imported": HASHER(KINDS["card"]),
+    }
+
+
 async def test_names_stay_as_they_are(open_memory: Open, tmp_path: Path) -> None:
     memory = open_memory(tmp_path / "a.db", pii=HASHER)
     alice = memory.scope(KINDS["email"])

@@ -39,8 +39,7 @@ _NAME_FIELDS = frozenset(
 )
 """Fields of items that are names, or are looked at by themselves."""
 
-_NAME_LABELS = frozenset(("fact", "imported"))
-"""Keys of `metadata.extra` by which this library finds an item again."""
+_DIGEST = re.compile(r"[0-9a-f]{16}")
 
 _QUESTIONS = frozenset(("query", "task", "where", "source"))
 """Arguments that are compared with what was written."""
@@ -229,7 +228,16 @@ def _clean_item(item: MemoryItem, hook: PIIHook) -> MemoryItem:
         if name not in _NAME_FIELDS and isinstance(value, str | list | dict):
             fields[name] = scrub(value, hook)
     extra = item.metadata.extra
-    labels = {name: v if name in _NAME_LABELS else scrub(v, hook) for name, v in extra.items()}
+    names = {"fact": fields.get("key")}
+    if str(extra.get("source")).startswith("import:") and _DIGEST.fullmatch(
+        str(extra.get("imported"))
+    ):
+        names["imported"] = extra["imported"]
+    # By these this library finds an item again; another's label of that name is as any.
+    labels = {
+        name: label if name in names and label == names[name] else scrub(label, hook)
+        for name, label in extra.items()
+    }
     fields["metadata"] = item.metadata.model_copy(update={"extra": labels})
     return item
 
