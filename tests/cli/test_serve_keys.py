@@ -98,6 +98,15 @@ def test_who_asks_twice_does_not_wait_for_what_is_under_way(cli: Cli) -> None:
     assert "Traceback" not in log
 
 
+@pytest.fixture
+def hears_sighup() -> Iterator[None]:
+    """Let processes that are started hear it, though `nohup` may have the tests ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hears_sighup")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(cli: Cli) -> None:
     with serve(cli) as (told, process):
@@ -118,6 +127,7 @@ def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(
     assert "it has stopped" in over
 
 
+@pytest.mark.usefixtures("hears_sighup")
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_a_server_ends_with_the_terminal_it_was_started_in(cli: Cli) -> None:
     ours, theirs = pty.openpty()

@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 __all__ = ["blocks", "run_page"]
 
@@ -16,7 +18,8 @@ def run_page(path: Path) -> None:
     namespace = {"__name__": "documentation"}
     for code, expected in blocks(path.read_text()):
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        # A page may set a variable, which commands of other tests would read.
+        with contextlib.redirect_stdout(printed), patch.dict(os.environ):
             exec(compile(code, str(path), "exec"), namespace)
         if expected is not None:
             assert printed.getvalue() == expected
