@@ -281,6 +281,19 @@ def test_the_traceback_of_another_error_has_no_threads_in_it() -> None:
     assert not {"result", "_carry", "_wait"} & set(frames)
 
 
+def test_a_type_error_from_deep_inside_shows_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mistaken(*_: object) -> None:
+        raise TypeError("ours")
+
+    monkeypatch.setattr("orbiter.memory.agent.scope.date_items", mistaken)
+    with AgentMemory("memory://", embeddings=None) as memory, pytest.raises(TypeError) as caught:
+        memory.scope("ann").remember("tea")
+
+    assert _frames(caught.value)[-2:] == ["remember", "mistaken"]
+
+
 def test_all_of_a_traceback_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORBITER_DEBUG", "1")
     with (

@@ -258,21 +258,24 @@ def with_short_traceback(error: BaseException) -> BaseException:
     """Return *error* without the frames between the caller and what raised it.
 
     Of a wrong argument, no frame of the library is left: what it says is all that its caller can
-    use. `ORBITER_DEBUG=1` keeps all of them.
+    use. A `TypeError` is of one only where calls are passed on; deeper down it may be a mistake of
+    ours. `ORBITER_DEBUG=1` keeps all of them.
     """
-    if os.environ.get("ORBITER_DEBUG", "") not in ("", "0"):
+    traces = list(_traces(error))
+    if os.environ.get("ORBITER_DEBUG", "") not in ("", "0") or not traces:
         return error
-    is_wrong_call = isinstance(error, QueryError | TypeError)
+    is_refused = isinstance(error, TypeError) and _module_of(traces[-1]).startswith(_BETWEEN)
+    is_wrong_call = is_refused or isinstance(error, QueryError)
     left_out = (*_BETWEEN, _LIBRARY) if is_wrong_call else _BETWEEN
-    frames = [
-        (frame, trace)
-        for frame, trace in ((each.tb_frame, each) for each in _traces(error))
-        if not str(frame.f_globals.get("__name__")).startswith(left_out)
-    ]
     short: TracebackType | None = None
-    for frame, trace in reversed(frames):
-        short = TracebackType(short, frame, trace.tb_lasti, trace.tb_lineno)
+    for trace in reversed(traces):
+        if not _module_of(trace).startswith(left_out):
+            short = TracebackType(short, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
     return error.with_traceback(short)
+
+
+def _module_of(trace: TracebackType) -> str:
+    return str(trace.tb_frame.f_globals.get("__name__"))
 
 
 def _traces(error: BaseException) -> Iterator[TracebackType]:
