@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import socket
+import time
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from orbiter.memory.auth import KeyFile
 from orbiter.memory.errors import MemoryConnectionError
 
 FOLDER = Path(__file__).parents[2] / "deploy/observability"
-OURS = re.compile(r"\borbiter_[a-z_]+")
+OURS = re.compile(r"\b(?:orbiter|process)_[a-z_]+")
 
 
 async def _metrics(served: Served, client: Client, keys: KeyFile) -> tuple[str, str]:
@@ -45,6 +46,19 @@ async def test_metrics_need_no_key_on_their_own_port_and_nothing_else_is_there(
     head = await http.head("/metrics")
     assert (head.status_code, head.text) == (200, "")
     assert head.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux has these files")
+async def test_metrics_say_what_the_process_costs(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    _, text = await _metrics(served, client, keys)
+    numbers = dict(re.findall(r"^(process_\w+|orbiter_store_bytes) (\S+)$", text, re.MULTILINE))
+
+    assert 0 < float(numbers["process_cpu_seconds_total"]) <= time.process_time()
+    assert 2**24 < int(numbers["process_resident_memory_bytes"]) < 2**34
+    assert 3 < int(numbers["process_open_fds"]) < 10_000
+    assert numbers["orbiter_store_bytes"].isdecimal(), "all of its digits"
 
 
 async def test_the_usual_address_of_metrics_still_needs_a_key(

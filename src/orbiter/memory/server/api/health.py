@@ -150,7 +150,11 @@ async def metrics_text(server: ServerState) -> str:
     try:
         async with asyncio.timeout(_SOON):
             stats = await server.memory.stats()
-        store = {"memories": stats.items, "store_bytes": stats.bytes}
+        store = {
+            "memories": stats.items,
+            "store_bytes": stats.bytes,
+            "memories_without_vector": stats.unembedded,
+        }
     except (MemoryError, OSError, TimeoutError):
         pass  # a store that cannot count, or not now, is left out: the rest is still of use
     lines = (await server.metrics.total(server.link)).lines(store)

@@ -1,11 +1,13 @@
 """Prometheus metrics of the server. No id, no text and no name is in a label."""
 
+import os
 import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
+from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,16 +23,29 @@ __all__ = ["Metrics", "MetricsMiddleware", "route_template"]
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _HELP = {
-    "requests_total": ("counter", "Requests, by route, method and kind of status."),
-    "request_seconds": ("histogram", "Seconds until a request was answered to its end, by route."),
-    "events_total": ("counter", "Changes of memories, by kind."),
-    "memories": ("gauge", "Memories in the store, the forgotten ones aside."),
-    "store_bytes": ("gauge", "Bytes of the store."),
-    "listeners": ("gauge", "Clients that follow the changes now."),
-    "workers": ("gauge", "Processes that serve requests."),
-    "worker_restarts_total": ("counter", "Processes that ended by themselves and were replaced."),
+    "orbiter_requests_total": ("counter", "Requests, by route, method and kind of status."),
+    "orbiter_request_seconds": (
+        "histogram",
+        "Seconds until a request was answered to its end, by route.",
+    ),
+    "orbiter_events_total": ("counter", "Changes of memories, by kind."),
+    "orbiter_memories": ("gauge", "Memories in the store, the forgotten ones aside."),
+    "orbiter_store_bytes": ("gauge", "Bytes of the store."),
+    "orbiter_memories_without_vector": ("gauge", "Memories that wait to be embedded."),
+    "orbiter_listeners": ("gauge", "Clients that follow the changes now."),
+    "orbiter_workers": ("gauge", "Processes that serve requests."),
+    "orbiter_worker_restarts_total": (
+        "counter",
+        "Processes that ended by themselves and were replaced.",
+    ),
+    "process_cpu_seconds_total": (
+        "counter",
+        "CPU time of all workers, also of those that have ended.",
+    ),
+    "process_resident_memory_bytes": ("gauge", "Memory of all workers."),
+    "process_open_fds": ("gauge", "Files and sockets that all workers have open."),
 }
-"""What every metric is, as `/metrics` tells it."""
+"""What every metric is, as `/metrics` tells it. Those of the process are named as everywhere."""
 
 
 class Metrics:
@@ -42,6 +57,7 @@ class Metrics:
         """By route, how many requests took a time between one of `_BOUNDS` and the next."""
         self._seconds: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
+        self._process: Counter[str] = Counter()
         self.listeners = 0
         self.workers = 1
         self.restarts = 0
@@ -82,7 +98,7 @@ class Metrics:
 
     def counts(self) -> dict[str, float]:
         """Return everything as numbers that can be added; `~` begins what is there now."""
-        flat: dict[str, float] = {"~listeners": self.listeners}
+        flat: dict[str, float] = {"~listeners": self.listeners, **_of_this_process()}
         flat |= {"\t".join(("requests", *key)): n for key, n in self._requests.items()}
         flat |= {f"seconds\t{route}": n for route, n in self._seconds.items()}
         flat |= {f"events\t{kind}": n for kind, n in self._events.items()}
@@ -104,6 +120,8 @@ class Metrics:
                 self._events[key[0]] += int(count)
             elif kind == "~listeners":
                 self.listeners += int(count)
+            elif kind.removeprefix("~") == "process":
+                self._process[key[0]] += count  # type: ignore[assignment]  # a sum, as it were
             elif kind == "~workers":
                 self.workers = int(count)
             elif kind == "restarts":
@@ -111,13 +129,13 @@ class Metrics:
 
     def lines(self, store: dict[str, float]) -> list[str]:
         """Return everything, with what is known of the *store*."""
-        lines = _head("requests_total")
+        lines = _head("orbiter_requests_total")
         totals: Counter[str] = Counter()
         for (route, method, kind), count in sorted(self._requests.items()):
             totals[route] += count
             labels = f'route="{route}",method="{method}",status="{kind}"'
             lines.append(f"orbiter_requests_total{{{labels}}} {count}")
-        lines += _head("request_seconds")
+        lines += _head("orbiter_request_seconds")
         for route, total in sorted(totals.items()):
             name = f'orbiter_request_seconds_bucket{{route="{route}",le='
             within = zip(_BOUNDS, accumulate(self._took[route]), strict=False)
@@ -127,23 +145,34 @@ class Metrics:
                 f'orbiter_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}'
             )
             lines.append(f'orbiter_request_seconds_count{{route="{route}"}} {total}')
-        lines += _head("events_total")
+        lines += _head("orbiter_events_total")
         for kind, count in sorted(self._events.items()):
             lines.append(f'orbiter_events_total{{kind="{kind}"}} {count}')
-        store = {
-            **store,
-            "listeners": self.listeners,
-            "workers": self.workers,
-            "worker_restarts_total": self.restarts,
+        numbers = {
+            **{f"orbiter_{name}": value for name, value in store.items()},
+            "orbiter_listeners": self.listeners,
+            "orbiter_workers": self.workers,
+            "orbiter_worker_restarts_total": self.restarts,
+            **{f"process_{name}": value for name, value in self._process.items()},
         }
-        for name, value in store.items():
-            lines += [*_head(name), f"orbiter_{name} {value:g}"]
+        for name, value in numbers.items():
+            lines += [*_head(name), f"{name} {value:.15g}"]
         return lines
 
 
 def _head(name: str) -> list[str]:
     kind, text = _HELP[name]
-    return [f"# HELP orbiter_{name} {text}", f"# TYPE orbiter_{name} {kind}"]
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+
+
+def _of_this_process() -> dict[str, float]:
+    """Return what this process costs, as far as the system tells."""
+    costs = {"process\tcpu_seconds_total": round(time.process_time(), 1)}
+    with suppress(OSError, ValueError):  # only Linux has these files
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        costs["~process\tresident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE")
+        costs["~process\topen_fds"] = len(list(Path("/proc/self/fd").iterdir()))
+    return costs
 
 
 class MetricsMiddleware:
