@@ -131,9 +131,12 @@ async def test_the_report_of_an_erasure_is_a_file_to_keep(
     site: str, look: Look, memory: AgentMemory, tmp_path: Path
 ) -> None:
     await memory.scope(user_id="gone").remember("Nobody will know of this")
-    visit = await look(f"{site}/data?user_id=gone")
+    visit = await look(f"{site}/data")
     page = visit.page
     visit.answer = True
+    everyone = (await memory.unscoped().stats()).items
+    await expect(page.locator("#stored")).to_contain_text(f"{everyone} memories")
+    await page.locator("#x-user_id").fill("gone")
 
     await (
         page.locator("#erase-title")
@@ -144,6 +147,7 @@ async def test_the_report_of_an_erasure_is_a_file_to_keep(
     )
     await page.locator("#x-typed").fill("gone")
     await page.get_by_role("button", name="Erase for good").click()
+    await expect(page.locator("#stored")).to_contain_text(f"{everyone - 1} memories")
     async with page.expect_download() as waiting:
         await page.get_by_role("button", name="Download the report").click()
     file = await waiting.value

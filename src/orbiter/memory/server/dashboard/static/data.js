@@ -4,6 +4,9 @@
   const form = document.querySelector("#import");
   const find = (name, root = document) => root.querySelector(`[data-${name}]`);
   const report = find("report");
+  const countAgain = () =>
+    htmx.ajax("GET", location.pathname + location.search, { target: "#stored", select: "#stored", swap: "outerHTML" });
+  document.addEventListener("htmx:load", ({ detail: { elt } }) => elt.matches("[data-changed]") && countAgain());
 
   if (form) {
     const drop = form.querySelector(".drop");
@@ -152,6 +155,7 @@
     for (const each of result.problems.slice(0, 20)) problem(`${each.place}: ${each.why}`, "warn");
     const user = form.elements.user_id?.value.trim();
     if (user) find("look").href = `/memories?${new URLSearchParams({ user_id: user })}`;
+    countAgain();
   }
 
   function size(bytes) {
