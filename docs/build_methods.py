@@ -94,8 +94,11 @@ def _other_names(node: Function) -> list[str]:
     unpacked = re.fullmatch(r"Unpack\[(\w+)\]", annotation)
     if unpacked is None:
         return []
-    names = getattr(keywords, unpacked[1])
-    return ["", f"{names.__doc__.rstrip('.')}: `{'`, `'.join(names.__annotations__)}`."]
+    return _names_of(getattr(keywords, unpacked[1]))
+
+
+def _names_of(names: type) -> list[str]:
+    return ["", f"{(names.__doc__ or '').rstrip('.')}: `{'`, `'.join(names.__annotations__)}`."]
 
 
 def _code(text: str) -> str:
@@ -118,6 +121,9 @@ def _section(cls: type, name: str, value: object) -> list[str]:
             for a, b, c in rows
         ]
         lines += _other_names(node)
+        is_handles = not function.__qualname__.startswith("AgentMemory.")
+        if cls is AgentMemory and is_handles:
+            lines += _names_of(keywords.OwnerNames)
         lines.append("")
     return lines
 

@@ -22,6 +22,7 @@ from orbiter.memory.agent import (
     _memory,
     _past,
     facts,
+    keywords,
     scope,
 )
 from orbiter.memory.episodic import manager
@@ -146,7 +147,7 @@ def _class(module: object, twin: type) -> str:
 
 
 def _forwarded(node: ast.stmt) -> ast.AsyncFunctionDef | None:
-    """Return the method that an assignment such as `x = _by_default_user(ScopedMemory.x)` names."""
+    """Return the method that an assignment such as `x = for_user(ScopedMemory.x)` names."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
         return None
     (argument,) = node.value.args
@@ -155,6 +156,9 @@ def _forwarded(node: ast.stmt) -> ast.AsyncFunctionDef | None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         for each in ast.walk(tree):
             if isinstance(each, ast.AsyncFunctionDef) and each.name == argument.attr:
+                for name in keywords.OwnerNames.__annotations__:
+                    each.args.kwonlyargs.append(ast.arg(name, ast.Name("ScopeId")))
+                    each.args.kw_defaults.append(ast.Constant(...))
                 return each
     raise AttributeError(argument.attr)
 

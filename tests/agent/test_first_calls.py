@@ -1,5 +1,6 @@
 """What people type first works, or the error says what to type instead."""
 
+import inspect
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from orbiter.memory import sync as blocking
 from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, keywords
 from orbiter.memory.embeddings import LocalEmbeddings, OpenAIEmbeddings
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.transfer import export_file, import_file
 
 # Without a scope
@@ -34,6 +36,55 @@ async def test_a_memory_remembers_without_a_scope(any_memory: AgentMemory, who: 
     assert (await any_memory.default_user.get(item.id)) == changed
     assert await any_memory.forget(item)
     assert await any_memory.list(query=who) == []
+
+
+async def test_a_call_of_the_memory_itself_takes_a_user(any_memory: AgentMemory, who: str) -> None:
+    ann = any_memory.scope(who)
+    item = await any_memory.remember("green tea", user_id=who, tags=["drinks"])
+    await any_memory.remember_many(["black tea"], user_id=who, session_id="s")
+    await any_memory.chat("one", user_id=who).add("hello")
+    await any_memory.remember(f"my own {who} tea")
+
+    assert item.metadata.user_id == who
+    hits = await any_memory.recall("tea", user_id=who, mode="words")
+    assert {hit.content for hit in hits} == {"green tea", "black tea"}
+    page = await any_memory.list(user_id=who, session_id="s")
+    assert [each.content for each in page] == ["black tea"]
+    assert [each.content for each in await ann.chat("one").items()] == ["hello"]
+    changed = await any_memory.update(item, "white tea", user_id=who)
+    assert await ann.get(item) == changed
+    with pytest.raises(ItemNotFoundError):
+        await any_memory.update(item, "mine now")  # the default user's
+    assert len(await any_memory.forget(everything=True, user_id=who)) == 3
+    assert len(await any_memory.list(query=who)) == 1
+
+
+async def test_a_user_that_is_none_is_not_the_default_user(memory: AgentMemory) -> None:
+    nobody: str = None  # type: ignore[assignment]  # as a variable may be
+    for call in (
+        lambda: memory.remember("x", user_id=nobody),
+        lambda: memory.recall("x", user_id=nobody),
+        lambda: memory.forget(everything=True, user_id=nobody),
+        lambda: memory.chat("one", user_id=nobody).add("x"),
+    ):
+        with pytest.raises(QueryError, match="`user_id` is None; name a user, or leave it out"):
+            await call()
+    # A session alone would be that of everyone.
+    with pytest.raises(TypeError, match=r"`session_id`; .*memory\.scope\(session_id=…\)\.recall"):
+        await memory.recall("x", session_id="s")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"`session_id`; .*memory\.scope\(session_id=…\)\.chat"):
+        memory.chat("one", session_id="s")
+
+
+def test_the_blocking_form_takes_a_user_and_says_so() -> None:
+    with blocking.AgentMemory("memory://", embeddings=None) as memory:
+        memory.remember("green tea", user_id="ann")
+        memory.chat("one", user_id="ann").add("hello")
+
+        assert [hit.content for hit in memory.recall("tea", user_id="ann")] == ["green tea"]
+        assert memory.list() == []
+        for call in (memory.recall, AgentMemory.recall):
+            assert {"query", "k", *SCOPE_FIELDS} <= inspect.signature(call).parameters.keys()
 
 
 async def test_a_chat_needs_no_scope(memory: AgentMemory, who: str) -> None:
@@ -128,6 +179,8 @@ async def test_a_method_of_other_libraries_is_named_as_here(memory: AgentMemory)
     for handle, name, meant in (
         (alice, "delete_all", "forget"),
         (alice, "clear", "forget"),
+        (memory, "delete_all", "forget"),
+        (memory, "save", "remember"),
         (alice.chat("c"), "add_message", "add"),
     ):
         with pytest.raises(AttributeError, match=f"did you mean `{meant}`"):
@@ -138,7 +191,7 @@ def test_the_blocking_form_says_so_too() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
         with pytest.raises(AttributeError, match=r"`memory.default_user.evict`"):
             getattr(memory, "evict")  # noqa: B009 - types know that it is not there
-        with pytest.raises(AttributeError, match=r"has no attribute 'remember_mny'$"):
+        with pytest.raises(AttributeError, match=r"'remember_mny'; did you mean `remember_many`"):
             getattr(memory, "remember_mny")  # noqa: B009
 
 
@@ -176,6 +229,8 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
         match=r"`AgentMemory` got an unexpected keyword argument `embedings`.*`embeddings`",
     ):
         AgentMemory(embedings=None)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"`user_id`; .*`AgentMemory\(…\)\.scope\(user_id=…\)`"):
+        AgentMemory(user_id="alice")  # type: ignore[call-arg]
     with pytest.raises(
         TypeError, match=r"`scope` got an unexpected keyword argument `user`.*`user_id`"
     ):

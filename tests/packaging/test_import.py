@@ -1,15 +1,20 @@
 """Importing the package does nothing: no file, no thread, no logger, no socket, no extra."""
 
 import json
+import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import PathDistribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import orbiter.memory
 from orbiter.memory._lazy import install_command, missing_extra
+from orbiter.memory.deprecation import PEERS
 
 PROBE = """
 import _thread, json, sys
@@ -157,3 +162,27 @@ def test_the_model_of_a_checkout_is_installed_from_it(
     command = install_command("local")
 
     assert command == f"pip install '{tmp_path}/models/minilm' '{tmp_path}[local]'"
+
+
+@pytest.mark.parametrize("package", ["orbiter.memory", "orbiter.memory.sync"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("Memory", "here it is `AgentMemory`, or without `await`"),
+        ("MemoryClient", 'here it is `AgentMemory("https://…", token=…)`'),
+        ("AgentMemroy", "did you mean `AgentMemory`?"),
+    ],
+)
+def test_a_name_of_another_library_is_answered_with_ours(package: str, name: str, way: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(f"'{name}' from '{package}'; {way}")):
+        exec(f"from {package} import {name}", {})
+
+    assert not hasattr(import_module(package), name)
+
+
+def test_a_name_of_nobody_is_a_plain_import_error() -> None:
+    with pytest.raises(ImportError, match=r"cannot import name 'Zebra' from 'orbiter.memory' \("):
+        exec("from orbiter.memory import Zebra", {})
+    assert find_spec("orbiter.memory.zebra") is None
+    for name in PEERS:
+        assert name not in orbiter.memory.__all__

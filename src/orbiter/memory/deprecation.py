@@ -1,9 +1,11 @@
-"""Paths of before: old names and old modules still load, with a warning that says where they are.
+"""Names that are not found: old ones still load, with a warning that says where they are now.
 
-This knows where everything is, so that nothing but `orbiter.memory` itself loads it, and only for
-a name or a module that is not found. Modules whose own names changed have them from `_lazy`.
+What other libraries call the same is an error that names ours. This knows where everything is, so
+that nothing but `orbiter.memory` itself loads it, and only for a name or a module that is not
+found. Modules whose own names changed have them from `_lazy`.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -11,7 +13,41 @@ from types import ModuleType
 
 from orbiter.memory._lazy import RENAMED, OrbiterDeprecationWarning, warn
 
-__all__ = ["MOVED", "OLD_MODULES", "RENAMED", "OrbiterDeprecationWarning", "find_spec", "load"]
+__all__ = [
+    "MOVED",
+    "OLD_MODULES",
+    "PEERS",
+    "RENAMED",
+    "OrbiterDeprecationWarning",
+    "find_spec",
+    "load",
+]
+
+_MEMORY = "`AgentMemory`, or without `await` that of `orbiter.memory.sync`"
+_SERVER = '`AgentMemory("https://…", token=…)`, which talks to a server'
+_CHAT = '`AgentMemory(…).chat("main")`, a conversation'
+
+PEERS = {
+    "AsyncClient": _SERVER,
+    "AsyncMemory": "`AgentMemory`",
+    "AsyncMemoryClient": _SERVER,
+    "BaseMemory": _MEMORY,
+    "ChatMemory": _CHAT,
+    "ChatMessageHistory": _CHAT,
+    "Client": _SERVER,
+    "ConversationBufferMemory": _CHAT,
+    "ConversationSummaryMemory": _CHAT,
+    "InMemoryStore": '`ShortTermMemory`, or `AgentMemory("memory://")`',
+    "Mem0": _MEMORY,
+    "Memory": _MEMORY,
+    "MemoryClient": _SERVER,
+    "MemoryManager": _MEMORY,
+    "Orbiter": _MEMORY,
+    "OrbiterMemory": _MEMORY,
+    "Session": _CHAT,
+    "SyncMemory": "`AgentMemory` of `orbiter.memory.sync`",
+}
+"""What other libraries call things, and what does the same here."""
 
 MOVED = {
     "AccessError": "errors",
@@ -178,7 +214,9 @@ def load(name: str) -> object:
     Any other name raises `AttributeError`.
     """
     if name not in MOVED:
-        raise AttributeError(f"module 'orbiter.memory' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'orbiter.memory' has no attribute {name!r}{_way(f'orbiter.memory.{name}')}"
+        )
     new = RENAMED.get(MOVED[name], {}).get(name, name)
     module = import_module(f"orbiter.memory.{MOVED[name]}")
     warn(f"orbiter.memory.{name}", f"{module.__name__}.{new}", stacklevel=3)
@@ -187,11 +225,29 @@ def load(name: str) -> object:
 
 
 def find_spec(name: str) -> ModuleSpec | None:
-    """Return how to load the old module *name*, or `None` if there never was one."""
+    """Return how to load the old module *name*, or `None` if there never was one.
+
+    What is a name of another library, or a misspelt one, raises an `ImportError` that names ours.
+    """
     short = name.removeprefix("orbiter.memory.")
     if short not in _OLD:
+        if way := _way(name):  # Python asks for a module where `from … import …` finds no name
+            package, _, last = name.rpartition(".")
+            raise ImportError(f"cannot import name {last!r} from {package!r}{way}", name=package)
         return None
     return ModuleSpec(name, _OldModuleLoader(), is_package=short in _OLD_PACKAGES)
+
+
+def _way(path: str) -> str:
+    """Return what to write for a class that is not there, as the end of an error; or nothing."""
+    package, _, name = path.rpartition(".")
+    if package not in ("orbiter.memory", "orbiter.memory.sync") or not name[:1].isupper():
+        return ""  # a module, which nobody misspells as a class
+    if name in PEERS:
+        return f"; here it is {PEERS[name]}"
+    offered = getattr(import_module(package), "__all__", ())
+    meant = get_close_matches(name, offered, n=1, cutoff=0.7)
+    return f"; did you mean `{meant[0]}`?" if meant else ""
 
 
 class _OldModuleLoader(Loader):

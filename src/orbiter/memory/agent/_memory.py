@@ -2,21 +2,10 @@
 
 import builtins
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Literal,
-    NoReturn,
-    ParamSpec,
-    Self,
-    TypeVar,
-    Unpack,
-)
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack
 
 from orbiter.memory._lazy import missing_extra, warn
 from orbiter.memory.agent._local_engine import LocalEngine
@@ -29,10 +18,19 @@ from orbiter.memory.agent.interface import (
     ScopeSession,
     check_actor,
     check_source,
+    for_user,
+    handle_for,
     operation,
     scope_of,
 )
-from orbiter.memory.agent.keywords import CHAT_NAME, LimitNames, ScopeId, checked_keywords
+from orbiter.memory.agent.keywords import (
+    CHAT_NAME,
+    LimitNames,
+    OwnerNames,
+    ScopeId,
+    checked_keywords,
+    unknown_attribute,
+)
 from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
 from orbiter.memory.agent.runtime import counting_store
@@ -67,21 +65,6 @@ if TYPE_CHECKING:
     from orbiter.memory.text.pii import PIIHook
 
 __all__ = ["AgentMemory"]
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _by_default_user(
-    method: Callable[Concatenate[ScopedMemory, _P], Coroutine[Any, Any, _T]],
-) -> Callable[Concatenate["AgentMemory", _P], Coroutine[Any, Any, _T]]:
-    """Return a call of a handle as one of `AgentMemory`, for the default user."""
-
-    @wraps(method)
-    async def call(memory: "AgentMemory", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await method(memory.default_user, *args, **kwargs)
-
-    return call
 
 
 class AgentMemory(Handle):
@@ -235,7 +218,8 @@ class AgentMemory(Handle):
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
         `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
-        this object are its calls.
+        this object are its calls. With `user_id=` they are that user's; then `session_id=`,
+        `task_id=` and `agent_id=` may stand beside it, as in `scope`.
         """
         return self.scope(DEFAULT_USER)
 
@@ -250,18 +234,23 @@ class AgentMemory(Handle):
 
     # A personal agent, which names nobody
 
-    remember = _by_default_user(ScopedMemory.remember)
-    remember_many = _by_default_user(ScopedMemory.remember_many)
-    recall = _by_default_user(ScopedMemory.recall)
-    list = _by_default_user(ScopedMemory.list)
-    count_by = _by_default_user(ScopedMemory.count_by)
-    update = _by_default_user(ScopedMemory.update)
-    forget = _by_default_user(ScopedMemory.forget)
+    remember = for_user(ScopedMemory.remember)
+    remember_many = for_user(ScopedMemory.remember_many)
+    recall = for_user(ScopedMemory.recall)
+    list = for_user(ScopedMemory.list)
+    count_by = for_user(ScopedMemory.count_by)
+    update = for_user(ScopedMemory.update)
+    forget = for_user(ScopedMemory.forget)
 
     @checked_keywords("chat", needs=CHAT_NAME)
-    def chat(self, chat_id: ScopeId) -> "Chat":
-        """Return the conversation of that name of the default user, which may be a new one."""
-        return self.default_user.chat(chat_id)
+    def chat(self, chat_id: ScopeId, **owner: Unpack[OwnerNames]) -> "Chat":
+        """Return the conversation of that name, which may be a new one.
+
+        It is the default user's, or with `user_id=` that user's.
+        """
+        others = dict(owner)
+        handle: ScopedMemory = handle_for(self, others)
+        return handle.chat(chat_id, **others)
 
     # mem0's names
 
@@ -321,11 +310,13 @@ class AgentMemory(Handle):
     if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
 
         def __getattr__(self, name: str) -> object:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if not name.startswith("_") and hasattr(ScopedMemory, name):
-                text += f"; a user's handle has: `memory.scope(user_id=…).{name}`"
-                text += f", or for a personal agent `memory.default_user.{name}`"
-            raise AttributeError(text, name=name, obj=self)
+            if name.startswith("_") or not hasattr(ScopedMemory, name):
+                raise unknown_attribute(self, name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}; a user's handle has: "
+                f"`memory.scope(user_id=…).{name}`, or for a personal agent "
+                f"`memory.default_user.{name}`"
+            )
 
     # Letting go
 

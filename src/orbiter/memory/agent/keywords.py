@@ -28,6 +28,7 @@ __all__ = [
     "ExtraNames",
     "ItemRef",
     "LimitNames",
+    "OwnerNames",
     "ScopeId",
     "SizeNames",
     "Time",
@@ -89,6 +90,15 @@ class ExtraNames(TypedDict, total=False):
     """Other names of `extra`."""
 
     metadata: Mapping[str, object] | None
+
+
+class OwnerNames(TypedDict, total=False):
+    """Whose it is, if not the default user's."""
+
+    user_id: ScopeId
+    session_id: ScopeId
+    task_id: ScopeId
+    agent_id: ScopeId
 
 
 _SYNONYMS = (("k", *SizeNames.__annotations__), ("extra", *ExtraNames.__annotations__))
@@ -358,6 +368,10 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
     scope = name if name in SCOPE_FIELDS else f"{name}_id"
     if meant is not None:
         way = f"did you mean `{meant}`?"
+    elif scope in SCOPE_FIELDS and call == "AgentMemory":
+        way = (
+            f"it holds everyone's memories: `AgentMemory(…).scope({scope}=…)` is the handle of one"
+        )
     elif scope in SCOPE_FIELDS:
         way = f"the handle says whose it is: `memory.scope({scope}=…).{call}(…)`"
     elif call == "context" and name in _PERSONA:
@@ -395,7 +409,10 @@ def checked_keywords(
     """
 
     def decorate(method: Callable[_P, _T]) -> Callable[_P, _T]:
-        names = list(inspect.signature(method).parameters)[1:]
+        parameters = list(inspect.signature(method).parameters.values())[1:]
+        names = [each.name for each in parameters]
+        if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            names[-1:] = OwnerNames.__annotations__
         known = frozenset(names)
 
         @wraps(method)

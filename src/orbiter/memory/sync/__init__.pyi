@@ -14,7 +14,15 @@ from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given, Index
-from orbiter.memory.agent.keywords import ExtraNames, ItemRef, LimitNames, ScopeId, SizeNames, Time
+from orbiter.memory.agent.keywords import (
+    ExtraNames,
+    ItemRef,
+    LimitNames,
+    OwnerNames,
+    ScopeId,
+    SizeNames,
+    Time,
+)
 from orbiter.memory.agent.results import (
     ChatList,
     FactDict,
@@ -169,7 +177,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
 
         `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
-        this object are its calls.
+        this object are its calls. With `user_id=` they are that user's; then `session_id=`,
+        `task_id=` and `agent_id=` may stand beside it, as in `scope`.
         """
     def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
@@ -188,6 +197,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         index: Index = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
@@ -214,6 +227,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         index: bool = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[ExtraNames],
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
@@ -240,6 +257,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         min_relevance: float = 0.0,
         spread: bool | None = None,
         explain: bool = False,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
@@ -265,6 +286,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
@@ -281,6 +306,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         since: Time | None = None,
         until: Time | None = None,
         limit: int = 100,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
@@ -303,6 +332,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         expires: Time | timedelta | Literal["never"] | None = None,
         index: Index | None = None,
         expected_version: int | None = None,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
@@ -326,6 +359,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         permanently: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
+        user_id: ScopeId = ...,
+        session_id: ScopeId = ...,
+        task_id: ScopeId = ...,
+        agent_id: ScopeId = ...,
     ) -> ForgetResult:
         """Forget one memory, a list of them, or all that match the filters; return which.
 
@@ -339,8 +376,11 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """
-    def chat(self, chat_id: ScopeId) -> Chat:
-        """Return the conversation of that name of the default user, which may be a new one."""
+    def chat(self, chat_id: ScopeId, **owner: Unpack[OwnerNames]) -> Chat:
+        """Return the conversation of that name, which may be a new one.
+
+        It is the default user's, or with `user_id=` that user's.
+        """
     def add(
         self,
         messages: Given | Sequence[Given],

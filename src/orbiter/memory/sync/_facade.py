@@ -39,7 +39,10 @@ class Blocking(Generic[_T]):
 
     def __init__(self, make: Callable[[], _T], made: _T | None = None) -> None:
         self._make = make
-        self._twin = make() if made is None else made
+        try:
+            self._twin = make() if made is None else made
+        except BaseException as exc:  # noqa: BLE001 - it is raised again
+            raise with_short_traceback(exc)  # noqa: B904 - the same error
         self._process = os.getpid()
 
     def _other(self) -> _T:
