@@ -42,7 +42,10 @@ class Visit:
     def _heard(self, message: ConsoleMessage) -> None:
         of_status = ("Failed to load resource", "Response Status Error Code")
         is_status = any(each in message.text for each in of_status) and bool(self.allowed)
-        if message.type == "error" and not is_status:
+        # Of a search that the next letter has replaced. Any other request without an answer has a
+        # line of its own beside the first of these.
+        is_replaced = message.text.startswith(("htmx:afterRequest,", "htmx:sendAbort,"))
+        if message.type == "error" and not is_status and not is_replaced:
             self._note(f"the console says: {message.text}")
 
     def _asked(self, request: Request) -> None:
