@@ -420,3 +420,35 @@ def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: P
     assert result.stdout.endswith("2 memories\n")
     assert "without earlier versions, 1 forgotten and 0 key-value entries" in result.stderr
     assert plain.endswith("1 memory\n")
+
+
+def test_a_table_is_imported_once_and_a_row_without_text_is_named_by_its_line(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("remark;day;city\nlikes tea;1/2/2026;Oslo\n;;Rome\n", encoding="utf-8-sig")
+    named = ("--user", "ann", "--text", "remark", "--at", "day")
+
+    unclear = cli("import", str(path), *named)
+    first = cli("import", str(path), *named, "--day-first")
+    again = cli("import", str(path), *named, "--day-first", "--json")
+    piped = cli("import", "-", *named, "--day-first", "--json", stdin=path.read_bytes())
+
+    assert "say which with `--day-first` or `--month-first`" in unclear.stderr
+    assert "1 new" in first.stdout
+    assert "problem: line 3: it has no text in `remark`" in first.stderr
+    assert [json.loads(each.stdout)["stored"] for each in (again, piped)] == [0, 0]
+    (item,) = cli.json("list", "--user", "ann")["items"]
+    assert (item["content"], item["created_at"][:10]) == ("likes tea", "2026-02-01")
+    assert cli.json("list", "--user", "bob")["items"] == []
+
+
+def test_a_table_of_ours_says_what_import_reads(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "likes tea")
+    cli.ok("export", str(tmp_path / "out.csv"))
+
+    refused = cli("import", str(tmp_path / "out.csv"))
+
+    assert refused.exit_code == 1
+    assert "`orbiter-memory export FILE.jsonl`" in refused.stderr
+    assert "`--text content`" in refused.stderr

@@ -24,7 +24,7 @@ from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.records import PastVersion, Record
 from orbiter.memory.server.api import transfer_routes
-from orbiter.memory.transfer import export_file
+from orbiter.memory.transfer import export_file, import_file
 
 BOB = MemoryMetadata(user_id="bob")
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -373,3 +373,23 @@ async def test_what_goes_wrong_in_the_middle_is_told_in_the_stream(
 
     assert lines(answer)[0] == {"read": 1, "of": 2}
     assert lines(answer)[-1]["error"]["detail"] == "the disk is full"  # type: ignore[index]
+
+
+async def test_a_table_goes_through_a_server_with_its_columns_and_only_to_whom_it_names(
+    served: Served, memory: AgentMemory, client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("who,remark,day\nann,likes tea,1/2/2026\nbob,likes cake,1/2/2026\n")
+    url = await served(**BARE)
+
+    async with AgentMemory(url) as remote:
+        done = await import_file(
+            remote.scope("ann"), path, text="remark", at="day", user_column="who", day_first=True
+        )
+    wrong = await client(url).post("/v1/import?user_id=ann&day_first=maybe", content=b"text\ntea\n")
+
+    (item,) = await memory.scope("ann").list()
+    assert (item.content, f"{item.created_at:%Y-%m-%d}") == ("likes tea", "2026-02-01")
+    assert await memory.scope("bob").list() == []
+    assert (done.stored, done.skipped) == (1, 1)
+    assert wrong.status_code == 422

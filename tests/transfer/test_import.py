@@ -215,7 +215,7 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
     path = document(tmp_path / "a.json", {"what": "ever"})
     (tmp_path / "empty.jsonl").touch()
 
-    (tmp_path / "rows.csv").write_text("id,text\n1,tea\n2,cake\n")
+    (tmp_path / "rows.dat").write_text("id,what\n1,tea\n2,cake\n")
     (tmp_path / "prose.txt").write_text("Tea, as it was.\nAnd cake.\n")
     (tmp_path / "photo.bin").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     (tmp_path / "folder").mkdir()
@@ -226,7 +226,7 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
     for name, what in {
         "a.json": "it is JSON with `what`",
         "empty.jsonl": "it is empty",
-        "rows.csv": "it looks like CSV with the columns `id`, `text`; .*remember_many",
+        "rows.dat": "it looks like a table with the columns `id`, `what`; .*`text=…`",
         "prose.txt": "it is plain text",
         "photo.bin": "it is binary",
         "folder": "it contains no files",

@@ -1,6 +1,7 @@
 """Random content in every format: what can be read is stored, the rest is reported."""
 
 import copy
+import csv
 import json
 import sqlite3
 from contextlib import closing
@@ -157,6 +158,15 @@ SAMPLES: dict[str, Any] = {
         ],
         "relations": [{"source": "alice", "relationship": "likes", "target": "tea"}],
     },
+    "csv": [
+        ["id", "text", "when", "user_id"],
+        [1, "Likes tea", _AT, "alice"],
+        [2, "a, b", "", "alice"],
+    ],
+    "json": [
+        {"text": "Likes tea", "date": _AT, "more": {"a": [1]}},
+        {"text": "Likes cake", "id": 4},
+    ],
     "markdown": {"title": "Tea", "tags": ["a", "b"], "date": date(2024, 1, 2), "session_id": "s"},
 }
 
@@ -188,6 +198,12 @@ def _spoiled(value: object, dice: Random) -> Any:
 
 
 def _written(folder: Path, format: str, value: Any) -> Path:
+    if format == "csv":
+        rows = [row if isinstance(row, list) else [row] for row in value]
+        path = folder / "a.csv"
+        with path.open("w", newline="", encoding="utf-8", errors="surrogatepass") as file:
+            csv.writer(file).writerows(rows)
+        return path
     if format in ("claude-code", "mcp", "openai"):
         return lines(folder / "a.jsonl", value)
     if format == "markdown":

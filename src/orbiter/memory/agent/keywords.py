@@ -37,6 +37,7 @@ __all__ = [
     "as_name",
     "checked_keywords",
     "read_time",
+    "row_as_item",
     "rows_as_items",
     "unknown_attribute",
 ]
@@ -233,21 +234,22 @@ def rows_as_items(things: Iterable[Any], text: str | None) -> Sequence[Any]:
     if text is None:
         return things  # type: ignore[return-value]  # a list, as the reader made it
     require_text("text", text)
-    return [_row_as_item(place, row, text) for place, row in enumerate(things)]
+    return [row_as_item(f"row {place}", row, text) for place, row in enumerate(things)]
 
 
-def _row_as_item(place: int, row: Any, field: str) -> MemoryItem:
+def row_as_item(place: str, row: Any, field: str) -> MemoryItem:
+    """Return one row as an item; *place* is how an error calls the row."""
     if not isinstance(row, Mapping):
-        raise QueryError(f"row {place} must be a dict, as `text` names one of its fields: {row!r}")
+        raise QueryError(f"{place} must be a dict, as `text` names one of its fields: {row!r}")
     if field not in row:
         meant = _nearest(field, [name for name in row if isinstance(name, str)])
         way = f"did you mean `{meant}`?" if meant else f"it has `{'`, `'.join(map(str, row))}`"
-        raise QueryError(f"row {place} has no field `{field}`; {way}")
+        raise QueryError(f"{place} has no field `{field}`; {way}")
     content = row[field]
     if content is None or (isinstance(content, str) and not content.strip()):
-        raise QueryError(f"row {place} has no text in `{field}`; leave such rows out")
+        raise QueryError(f"{place} has no text in `{field}`; leave such rows out")
     if not isinstance(content, str):
-        raise QueryError(f"`{field}` of row {place} must be a text, not {content!r}")
+        raise QueryError(f"`{field}` of {place} must be a text, not {content!r}")
     extra = {
         name: cell
         for name, cell in row.items()
@@ -261,14 +263,14 @@ def _row_as_item(place: int, row: Any, field: str) -> MemoryItem:
         return MemoryItem(content=content, metadata=MemoryMetadata(extra=extra), **when)
     except ValueError as exc:
         said = exc.errors()[0]["msg"] if isinstance(exc, ValidationError) else exc
-        raise QueryError(f"row {place} cannot be stored: {said}") from None
+        raise QueryError(f"{place} cannot be stored: {said}") from None
 
 
-def _moment_of(place: int, value: Any) -> datetime:
+def _moment_of(place: str, value: Any) -> datetime:
     try:
         return read_time("created_at", value)  # type: ignore[no-any-return]
     except QueryError as exc:
-        raise QueryError(f"row {place}: {exc}") from None
+        raise QueryError(f"{place}: {exc}") from None
 
 
 class ArgumentReader:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer import ImportResult, import_records
+from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native
-from orbiter.memory.transfer.reader import Reader, refuse_owner
+from orbiter.memory.transfer.reader import Reader, refuse_columns, refuse_owner
 from orbiter.memory.transfer.report import Report
 
 __all__ = ["Looked", "is_ours", "look"]
@@ -33,19 +34,27 @@ def is_ours(path: Path) -> bool:
 
 
 async def look(
-    path: Path, scope: Mapping[str, str] | None, *, format: str, owner: str | None
+    path: Path,
+    scope: Mapping[str, str] | None,
+    *,
+    format: str,
+    owner: str | None,
+    columns: Columns,
 ) -> Looked:
     """Read the beginning of a file, and an export whole; `TransferError` if it cannot be."""
     names = MemoryMetadata(**(scope or {}))
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
     if format == NATIVE or (format == AUTO and has_our_name):
         refuse_owner(owner, NATIVE, str(path))
+        refuse_columns(columns, NATIVE, str(path))
         found = await import_records(_Nowhere(), path, scope=names if scope else None)
         return Looked(found, has_more=bool(found.found))
-    return await asyncio.to_thread(_beginning, path, names, format, owner)
+    return await asyncio.to_thread(_beginning, path, names, format, owner, columns)
 
 
-def _beginning(path: Path, names: MemoryMetadata, format: str, owner: str | None) -> Looked:
+def _beginning(
+    path: Path, names: MemoryMetadata, format: str, owner: str | None, columns: Columns
+) -> Looked:
     report = Report()
     reader = Reader(
         path,
@@ -54,6 +63,7 @@ def _beginning(path: Path, names: MemoryMetadata, format: str, owner: str | None
         owner=owner,
         limits=None,
         report=report,
+        columns=columns,
         needs_owner=names == MemoryMetadata(),
     )
     try:

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -29,6 +30,7 @@ from orbiter.memory.wire.calls import HELD_SCOPE
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer import ExportResult, ImportResult
+    from orbiter.memory.transfer.formats.importer import Columns
 
 __all__ = ["RemoteEngine", "RemoteMemory"]
 
@@ -167,14 +169,18 @@ class RemoteEngine(MemoryEngine):
         *,
         format: str,
         owner: str | None,
+        columns: "Columns",
         progress: Callable[[int, int], None] | None,
     ) -> "ImportResult":
         """Send a file to the server, which stores what it holds."""
         from orbiter.memory.client._file_transfers import import_there  # noqa: PLC0415 - seldom needed
 
-        query = {**_scope_query(session), "format": format} | (
-            {} if owner is None else {"owner": owner}
-        )
+        fields = {"format": format, "owner": owner, **asdict(columns)}
+        query = _scope_query(session) | {
+            name: str(value).lower() if isinstance(value, bool) else value
+            for name, value in fields.items()
+            if value is not None
+        }
         return await import_there(self._link, query, path, progress=progress)
 
     async def export_file(

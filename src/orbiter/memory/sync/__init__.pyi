@@ -1222,6 +1222,10 @@ def import_file(
     *,
     format: str = ...,
     owner: str | None = None,
+    text: str | None = None,
+    at: str | None = None,
+    user_column: str | None = None,
+    day_first: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
 ) -> ImportResult:
@@ -1233,6 +1237,9 @@ def import_file(
     forgotten here stays forgotten. What cannot be read is among the `problems` of the result, with
     its line, and the rest is stored. A handle of `unscoped()` takes only files that say whose each
     memory is, or that `export_file` wrote.
+    Of a table, *text* names the column that is the memory, *at* the one that says when, and
+    *user_column* the one that says whose it is; all others go to `metadata.extra`. *day_first*
+    says whether `3/4/2026` is in April, if the file does not tell.
     *progress* is told how many bytes of how many are read.
     """
 

@@ -23,11 +23,12 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.tasks.event_loop import to_end
 from orbiter.memory.tasks.worker_threads import FileThread
+from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native, store_records
-from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_owner
+from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_columns, refuse_owner
 from orbiter.memory.transfer.report import ImportResult, Report
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     *,
     format: str = "auto",
     owner: str | None = None,
+    columns: Columns | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
     changed: Changed | None = None,
@@ -52,7 +54,8 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
 ) -> ImportResult:
     """Store what the file, folder or archive at *path* holds as memories of *scope*.
 
-    *owner* says whose memories are taken of a file that holds those of several. Importing the same
+    *owner* says whose memories are taken of a file that holds those of several, *columns* what
+    those of a table are. Importing the same
     again stores nothing; what has changed in the file is updated, and what was forgotten here stays
     forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
     not what they were. What a *sender* says of ids and of who did what is not simply believed.
@@ -63,6 +66,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     store = await core.opened(scope)
     report = Report()
     own = scope if Query(metadata=scope).wanted else None
+    columns = columns or Columns()
     reader = Reader(
         path,
         scope,
@@ -70,12 +74,14 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
         owner=owner,
         limits=limits,
         report=report,
+        columns=columns,
         needs_owner=own is None,
     )
     aside = FileThread()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
             refuse_owner(owner, NATIVE, path)
+            refuse_columns(columns, NATIVE, path)
             return await store_records(
                 store,
                 Path(path),
@@ -160,7 +166,7 @@ async def _store(
     report.skipped += plan.forgotten + len(plan.twice)
     report.forgotten += plan.forgotten
     for one in plan.twice:
-        report.complain(f"`{one.key}`", "another memory has the same name")
+        report.complain(one.place, "another memory has the same name")
     return written, updated
 
 
@@ -225,6 +231,7 @@ class FileEngine(Protocol):
         *,
         format: str,
         owner: str | None,
+        columns: Columns,
         progress: Callable[[int, int], None] | None,
     ) -> "ImportResult":
         """Send the file, and return what became of it."""

@@ -10,6 +10,7 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.transfer import export_formats
 from orbiter.memory.transfer._import import FileEngine, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import format_for
+from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE, WRITTEN
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.native import ExportResult, export_records
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["export_file", "import_file", "import_sent"]
 
 
-async def import_file(
+async def import_file(  # noqa: PLR0913 - what a file is, whose, and what its columns are
     handle: ScopedMemory,
     path: str | os.PathLike[str],
     *,
     format: str = AUTO,
     owner: str | None = None,
+    text: str | None = None,
+    at: str | None = None,
+    user_column: str | None = None,
+    day_first: bool | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
 ) -> ImportResult:
@@ -38,18 +43,28 @@ async def import_file(
     forgotten here stays forgotten. What cannot be read is among the `problems` of the result, with
     its line, and the rest is stored. A handle of `unscoped()` takes only files that say whose each
     memory is, or that `export_file` wrote.
+    Of a table, *text* names the column that is the memory, *at* the one that says when, and
+    *user_column* the one that says whose it is; all others go to `metadata.extra`. *day_first*
+    says whether `3/4/2026` is in April, if the file does not tell.
     *progress* is told how many bytes of how many are read.
     """
     session = session_for(handle, call="import_file")
+    columns = Columns(text, at, user_column, day_first)
     if isinstance(session.engine, FileEngine):
         path = check_path(path)
         if limits is not None:
             raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
         return await session.engine.import_file(
-            session, path, format=format, owner=owner, progress=progress
+            session, path, format=format, owner=owner, columns=columns, progress=progress
         )
     return await import_sent(
-        handle, path, format=format, owner=owner, progress=progress, limits=limits
+        handle,
+        path,
+        format=format,
+        owner=owner,
+        columns=columns,
+        progress=progress,
+        limits=limits,
     )
 
 
@@ -59,6 +74,7 @@ async def import_sent(
     *,
     format: str = AUTO,
     owner: str | None = None,
+    columns: Columns | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
     sender: "Sender | None" = None,
@@ -71,6 +87,7 @@ async def import_sent(
         path,
         format=format,
         owner=owner,
+        columns=columns,
         progress=progress,
         limits=limits,
         changed=session.chats.changed,

@@ -25,12 +25,14 @@ from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
 from orbiter.memory.model.trust import Trust
-from orbiter.memory.transfer.formats.importer import ReportProblem, SourceMemory
+from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
 from orbiter.memory.transfer.formats.registry import (
     AUTO,
+    NATIVE,
     companions,
     format_named,
+    has_columns,
     names_owners,
     owners_are_sessions,
     recognised,
@@ -42,7 +44,7 @@ from orbiter.memory.transfer.io.open_source import Tally, open_source
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 from orbiter.memory.transfer.report import Report
 
-__all__ = ["IMPORTED", "ReadItem", "Reader", "refuse_owner"]
+__all__ = ["IMPORTED", "ReadItem", "Reader", "refuse_columns", "refuse_owner"]
 
 _OURS = frozenset(("id", "metadata", "created_at", "updated_at", "version"))
 """Fields that a file does not decide; time and whose it is are looked at apart."""
@@ -52,13 +54,18 @@ _MAX_BYTES = 4 * 2**20
 _MAX_NAMES = 50
 
 
+_BY_NAME = Columns()
+"""Nobody has said what the columns of a table are."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadItem:
     """An item with its id, for the store."""
 
     item: MemoryItem
     digest: str
-    key: str
+    place: str
+    """Where it stands in the file, or what it is called there."""
 
 
 class Reader:
@@ -73,9 +80,11 @@ class Reader:
         owner: str | None,
         limits: Limits | None,
         report: Report,
+        columns: Columns = _BY_NAME,
         needs_owner: bool = False,
     ) -> None:
         """Prepare it; with *needs_owner*, what would be nobody's is refused."""
+        self._columns = columns
         self._path = path
         self._scope = scope
         self._format = format
@@ -107,12 +116,14 @@ class Reader:
         sources = self._sources(source)
         if not sources:
             raise unknown(source)
+        refuse_columns(self._columns, sources[0][1], source.name)
         if not any(names_owners(each) or owners_are_sessions(each) for _, each in sources):
             refuse_owner(self._owner, sources[0][1], source.name)
         if self._needs_owner and not any(names_owners(format) for _, format in sources):
             raise needs_a_user(source.name)
         members = source.opened_members() if source.is_container else ()
         self.tally.unread = dict.fromkeys(member.name for member in members)
+        importers = self._importers(sources)
         report.is_muted = False
         for why, names in self._strange.items():
             report.complain(_listed(names), f"not read: {why}")
@@ -120,12 +131,39 @@ class Reader:
                 self.tally.unread.pop(name, None)
         report.formats += [format for _, format in sources]
         self.tally.done = 0
-        self._found = self._read(source.name, sources)
+        self._found = self._read(source.name, sources, importers)
+
+    def _importers(self, sources: list[tuple[OpenedFile, str]]) -> list[Importer | TransferError]:
+        """Return what reads each source; of a table that cannot be read, why, if there are more."""
+        readers: list[Importer | TransferError] = []
+        for source, format in sources:
+            importer = format_named(format)
+            try:
+                if has_columns(format):
+                    importer = importer.prepared(  # type: ignore[attr-defined]  # as `has_columns` tells
+                        source, self._columns, has_owner=self._owner is not None
+                    )
+            except TransferError as exc:
+                if len(sources) == 1:
+                    raise
+                readers.append(exc)
+            else:
+                readers.append(importer)
+        return readers
 
     def _sources(self, source: OpenedFile) -> list[tuple[OpenedFile, str]]:
         """Return what is to be read, as which format; a mixed folder is many files."""
+        if self._format != AUTO and source.is_container and has_columns(self._format):
+            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            return [(each, self._format) for each, kind in members if kind == self._format]
         if self._format != AUTO:
             return [(source, self._format)]
+        if self._columns.is_any_named:  # then it is a table, whatever else it looks like
+            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            if source.is_container:
+                return [(each, kind) for each, kind in members if kind]
+            is_json = source.head().lstrip()[:1] in (b"{", b"[")
+            return [(source, "json" if is_json else "csv")]
         whole = recognised(source)
         if whole is not None:
             return [(source, whole)]
@@ -143,16 +181,21 @@ class Reader:
         return found
 
     def _read(
-        self, name: str, sources: list[tuple[OpenedFile, str]]
+        self,
+        name: str,
+        sources: list[tuple[OpenedFile, str]],
+        importers: list[Importer | TransferError],
     ) -> Iterator[tuple[str, SourceMemory]]:
         report = self._report
-        for source, format in sources:
+        for (source, format), importer in zip(sources, importers, strict=True):
             has_sessions = owners_are_sessions(format)
             try:
-                for found in format_named(format).read(source, report.complain):
+                if isinstance(importer, TransferError):
+                    raise importer
+                for memory in importer.read(source, report.complain):
                     report.found += 1
-                    if self._owners.takes(found, has_sessions=has_sessions):
-                        yield format, found
+                    if self._owners.takes(memory, has_sessions=has_sessions):
+                        yield format, memory
                     else:
                         report.skipped += 1
             except TransferError as exc:
@@ -186,7 +229,7 @@ class Reader:
                 raise
             except UNREADABLE as exc:
                 raise TransferError(f"the rest of the file cannot be read: {reason(exc)}") from exc
-            place = f"`{found.key[:80]}`"
+            place = found.place or f"`{found.key[:80]}`"
             end = found.item.expires_at
             if end is not None and end <= datetime.now(UTC):
                 self._report.skipped += 1
@@ -223,7 +266,7 @@ class Reader:
         item.__dict__["metadata"] = metadata
         item.__dict__["id"] = derived_id(metadata, "import", format, found.key, *found.owners)
         item.__dict__["version"] = 1
-        return ReadItem(item, digest, found.key[:80]), len(raw)
+        return ReadItem(item, digest, place), len(raw)
 
     def _placed(self, format: str, found: SourceMemory, extra: dict[str, object]) -> MemoryMetadata:
         """Return whose the item is: the scope's; what that leaves open, the file may name."""
@@ -264,6 +307,12 @@ def _unsaid(item: SystemMemory, metadata: MemoryMetadata) -> MemoryItem:
     metadata.extra["role"] = "system"
     fields = {name: item.__dict__[name] for name in _PLAIN if name in item.__dict__}
     return MemoryItem(**fields, metadata=metadata)
+
+
+def _table_format(name: str) -> str | None:
+    from orbiter.memory.transfer.formats.table_rows import TABLE_ENDINGS  # noqa: PLC0415 - for tables only
+
+    return next((kind for end, kind in TABLE_ENDINGS.items() if name.lower().endswith(end)), None)
 
 
 def _listed(names: list[str]) -> str:
@@ -409,6 +458,15 @@ def refuse_owner(owner: str | None, format: str, name: str) -> None:
         raise TransferError(
             f"`{name}` is `{format}`, where no owner can be chosen, so `{owner}` would count for "
             "nothing; leave out `owner=…`"
+        )
+
+
+def refuse_columns(columns: Columns, format: str, name: str) -> None:
+    """Raise `TransferError` if columns were named of a file that has none."""
+    if columns.is_any_named and (format == NATIVE or not has_columns(format)):
+        raise TransferError(
+            f"`{name}` is `{format}`, which has no columns, so `text=…` and its like would count "
+            "for nothing; leave them out"
         )
 
 

@@ -31,6 +31,8 @@ _SHOWN = 10
 """Problems of a file that are told one by one."""
 _FEW = 10
 """Memories that the next `recall` may embed."""
+_TABLES = ("csv", "json")
+"""Formats whose rows are known by what they say, not by the name of the file."""
 _COUNTED = ("found", "stored", "updated", "unchanged", "skipped", "forgotten", "problem_count")
 
 
@@ -47,7 +49,8 @@ async def import_(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH", help="Files, folders, zips or gzips; `-` reads our own export."
+            metavar="PATH",
+            help="Files, folders, zips or gzips; `-` reads our own export, or a table.",
         ),
     ],
     *,
@@ -66,20 +69,45 @@ async def import_(
         str | None,
         typer.Option(help="Whose memories to import, or which session, of a file with several."),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Of a table, the column that is the memory, such as `note`."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Of a table, the column that says when.")
+    ] = None,
+    user_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Of a table, the column that says whose each row is; `''` if none does.",
+        ),
+    ] = None,
+    day_first: Annotated[
+        bool | None,
+        typer.Option(
+            "--day-first/--month-first", help="Whether `3/4/2026` is in April or in March."
+        ),
+    ] = None,
 ) -> int:
     """Import memories from other programs, or an export."""
     from orbiter.memory.cli import _import_preview  # noqa: PLC0415
     from orbiter.memory.transfer import import_file  # noqa: PLC0415
+    from orbiter.memory.transfer.formats.importer import Columns  # noqa: PLC0415
 
+    columns = Columns(text, at, user_column, day_first)
     scope = run.target.scope()  # before anything else: a mistake in it must not make a file
     done: list[tuple[str, ImportResult]] = []
     waiting = 0
-    with _brought(paths, format) as (files, kind):
+    with _brought(paths, format, is_table=columns.is_any_named) as (files, kind):
         is_new = is_missing(run.unopened(meaning=False))
         looked = []
         if is_new or len(files) > 1:  # all of them before the first is stored
             looked = [
-                await _import_preview.look(each, scope, format=kind, owner=owner) for each in files
+                await _import_preview.look(each, scope, format=kind, owner=owner, columns=columns)
+                for each in files
             ]
         if is_new and not any(each.has_more for each in looked):
             done = [(path, each.found) for path, each in zip(paths, looked, strict=True)]
@@ -90,7 +118,12 @@ async def import_(
                     with run.out.progress("importing", unit="") as advance:
                         for path, file in zip(paths, files, strict=True):
                             found = await import_file(
-                                memory, file, format=kind, owner=owner, progress=advance
+                                memory,
+                                file,
+                                format=kind,
+                                owner=owner,
+                                **asdict(columns),
+                                progress=advance,
                             )
                             done.append((path, found))
                     if sum(each.stored + each.updated for _, each in done) > _FEW:
@@ -121,25 +154,31 @@ def _say_interrupted(stored: int, *, is_complete: bool) -> None:
 
 
 @contextmanager
-def _brought(paths: Sequence[str], format: str) -> Iterator[tuple[list[Path], str]]:
+def _brought(
+    paths: Sequence[str], format: str, *, is_table: bool
+) -> Iterator[tuple[list[Path], str]]:
     """Yield the files to read and their format; what stdin holds is kept in a file meanwhile."""
     if "-" not in paths:
         yield [Path(path) for path in paths], format
         return
-    if format not in (AUTO, NATIVE) or list(paths) != ["-"]:
+    is_table = format in _TABLES or (is_table and format == AUTO)
+    if (format not in (AUTO, NATIVE) and not is_table) or list(paths) != ["-"]:
         # Other formats name what they hold by the file's name, and stdin has none.
         what = f"`{format}`" if list(paths) == ["-"] else "what else there is"
-        raise UsageError(f"`-` reads what `export` wrote; save {what} as a file")
+        raise UsageError(f"`-` reads what `export` wrote, or a table; save {what} as a file")
     from orbiter.memory.cli._import_preview import is_ours  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
         file = Path(folder, "stdin")
         with file.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
+        if is_table:
+            yield [file], format
+            return
         if not is_ours(file):
             raise UsageError(
-                "stdin takes only what `orbiter-memory export` wrote, and this is something else; "
-                "write it to a file, and import that"
+                "stdin takes what `orbiter-memory export` wrote, or a table with `--format csv` or "
+                "`--format json`, and this is something else; write it to a file, and import that"
             )
         yield [file], NATIVE
 

@@ -447,6 +447,10 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
                 _text("format", "The format of the file; detected if it is left out."),
                 _text("name", "The name of the file, which some formats need."),
                 _text("owner", "Whose memories to import, or which session, if it has several."),
+                _text("text", "The column of a table that is the memory."),
+                _text("at", "The column of a table that says when."),
+                _text("user_column", "The column of a table that says whose each row is."),
+                _text("day_first", "`true` if `3/4/2026` is in April, `false` if it is in March."),
             ],
             "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
             "responses": {

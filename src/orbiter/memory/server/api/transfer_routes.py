@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -33,8 +33,10 @@ from orbiter.memory.server.http.scopes import check_may, handle_of
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.transfer import ImportResult, export_file
 from orbiter.memory.transfer.files import import_sent
+from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import EXPORTS
 from orbiter.memory.transfer.untrusted_native import Sender
+from orbiter.memory.wire.codecs import short_repr
 
 __all__ = ["routes"]
 
@@ -79,7 +81,8 @@ def routes() -> list[BaseRoute]:
 
 async def _import(request: Request) -> "_Answer":
     check_may(request, "write")
-    check_query(request, "format", "name", "owner")
+    check_query(request, "format", "name", "owner", "text", "at", "user_column", "day_first")
+    columns = _columns(request.query_params)
     handle = _handle(request)
     asked = request.query_params
 
@@ -88,7 +91,7 @@ async def _import(request: Request) -> "_Answer":
         with _turn(request, "import"), _own_folder() as folder:
             file = folder / _file_name(asked.get("name", ""))
             await _receive_file(request, file)
-            given = (asked.get("format") or "auto", asked.get("owner"))
+            given = (asked.get("format") or "auto", asked.get("owner"), columns)
             reading = _Reading(handle, file, *given, principal_of(request))
             try:
                 await reading.begun()
@@ -97,6 +100,15 @@ async def _import(request: Request) -> "_Answer":
                 await reading.end()
 
     return _Answer(begin(), {"content-type": "application/x-ndjson"})
+
+
+def _columns(query: Mapping[str, str]) -> Columns:
+    """Return what a request says of the columns of a table."""
+    day = query.get("day_first")
+    if day not in (None, "true", "false"):
+        raise QueryError(f"`day_first` must be `true` or `false`, not {short_repr(day)}")
+    is_day = None if day is None else day == "true"
+    return Columns(query.get("text"), query.get("at"), query.get("user_column"), is_day)
 
 
 class _Reading:
@@ -108,16 +120,22 @@ class _Reading:
         file: Path,
         format: str,
         owner: str | None,
+        columns: Columns,
         principal: Principal,
     ) -> None:
         self._principal = principal
         self._place = (0, 0)
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(self._run(handle, file, format, owner))
+        self._task = asyncio.create_task(self._run(handle, file, format, owner, columns))
 
     async def _run(
-        self, handle: ScopedMemory, file: Path, format: str, owner: str | None
+        self,
+        handle: ScopedMemory,
+        file: Path,
+        format: str,
+        owner: str | None,
+        columns: Columns,
     ) -> ImportResult:
         try:
             by = handle._by  # noqa: SLF001 - who acts signs what is imported, too
@@ -127,6 +145,7 @@ class _Reading:
                     file,
                     format=format,
                     owner=owner,
+                    columns=columns,
                     progress=self._at,
                     sender=_sender(self._principal, by),
                 )

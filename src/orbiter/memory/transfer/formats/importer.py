@@ -8,7 +8,7 @@ from typing import Protocol
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer.io.archives import Limits
 
-__all__ = ["Importer", "ReportProblem", "SourceFile", "SourceMemory"]
+__all__ = ["Columns", "Importer", "ReportProblem", "SourceFile", "SourceMemory"]
 
 ReportProblem = Callable[[str, str], None]
 """Told where (`line 17`, `conversation 3`) something is that cannot be read, and why."""
@@ -24,6 +24,27 @@ class SourceMemory:
     """What it is called in the file: the same however often the file is read."""
     owners: tuple[str, ...] = ()
     """Names in the file of whoever it may belong to; none if the file is one person's."""
+    place: str = ""
+    """Where it stands in the file, such as `line 5`; by default, what it is called counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a caller says of the columns of a table; what is left open goes by their names."""
+
+    text: str | None = None
+    """The column that is the memory."""
+    at: str | None = None
+    """The column that says when."""
+    user_column: str | None = None
+    """The column that says whose each row is; empty if none does."""
+    day_first: bool | None = None
+    """Whether `3/4/2026` is in April."""
+
+    @property
+    def is_any_named(self) -> bool:
+        """Whether the file must be a table."""
+        return self != Columns()
 
 
 class SourceFile(Protocol):
@@ -90,7 +111,8 @@ class Importer(Protocol):
 
     It may have more: `label` says what its files are, `companions` names those that hold nothing to
     remember, and with `names_owners` its files may say whose each memory is. With
-    `owners_are_sessions` they do not, but a caller may choose a session as the owner.
+    `owners_are_sessions` they do not, but a caller may choose a session as the owner. One of tables
+    has `prepared`, which looks at the columns of a file and returns the importer for it.
     """
 
     @property

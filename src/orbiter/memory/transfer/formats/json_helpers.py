@@ -1,6 +1,7 @@
-"""Reading values out of foreign JSON: each function takes anything, and gives what is there."""
+"""Reading values out of foreign JSON and tables: each function takes anything."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -11,6 +12,7 @@ from orbiter.memory.model.validation import to_utc
 from orbiter.memory.transfer.formats.importer import ReportProblem
 
 __all__ = [
+    "NUMERIC_DATE",
     "UNREADABLE",
     "as_object",
     "compact",
@@ -20,6 +22,7 @@ __all__ = [
     "plain_text",
     "reason",
     "safely",
+    "spreadsheet_time",
 ]
 
 _T = TypeVar("_T")
@@ -54,6 +57,71 @@ def instant(value: object) -> datetime | None:
     except (ValueError, OverflowError, OSError):
         return None
     return None
+
+
+NUMERIC_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
+_YEAR_FIRST = re.compile(r"(\d{4})[./](\d{1,2})[./](\d{1,2})")
+_CLOCK = re.compile(r"[ ,T]+(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?\s*(?:([AaPp])\.?[Mm]\.?)?$")
+_NAMED_MONTHS = ("%d-%b-%y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+_PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_COMPACT_DATE = re.compile(r"(?:19|20)\d{6}")
+_FIRST_DAY = datetime(1899, 12, 30, tzinfo=UTC)
+"""Day 0 of spreadsheets."""
+_DAYS = (20_000, 80_000)
+"""Numbers that are days of a spreadsheet, from 1954 to 2119; seconds since 1970 are larger."""
+
+
+def spreadsheet_time(value: object, *, day_first: bool | None = None) -> datetime | None:
+    """Return the time that a cell stands for, in UTC if it has no zone; `None` if it is none.
+
+    That is ISO, a date as spreadsheets write it, a month by its English name, seconds since 1970,
+    or a spreadsheet's number of days.
+    """
+    if not isinstance(value, str):
+        return instant(value)
+    text = " ".join(value.split())
+    if _PLAIN_NUMBER.fullmatch(text) and not _COMPACT_DATE.fullmatch(text):
+        number = float(text)
+        if _DAYS[0] <= number < _DAYS[1]:
+            return _FIRST_DAY + timedelta(seconds=round(number * 86_400))
+        return instant(number) if number >= 1e8 else None
+    if (iso := instant(text)) is not None:
+        return iso
+    clock = _CLOCK.search(text)
+    day = _day(text[: clock.start()] if clock else text, day_first=day_first)
+    return day if day is None or clock is None else _at(day, clock)
+
+
+def _day(text: str, *, day_first: bool | None) -> datetime | None:
+    match = NUMERIC_DATE.fullmatch(text)
+    try:
+        if match is not None:
+            first, mark, second, year = match.groups()
+            is_day = mark == "." or day_first is True
+            day, month = (first, second) if is_day else (second, first)
+            full = int(year) if len(year) > 2 else int(year) + (2000 if int(year) < 69 else 1900)
+            return datetime(full, int(month), int(day), tzinfo=UTC)
+        if (match := _YEAR_FIRST.fullmatch(text)) is not None:
+            return datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]  # three numbers
+    except ValueError:
+        return None
+    for form in _NAMED_MONTHS:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None
+
+
+def _at(day: datetime, clock: "re.Match[str]") -> datetime | None:
+    hour, minute, second, half = clock.groups()
+    hours = int(hour)
+    if half:
+        hours = hours % 12 + (12 if half in "Pp" else 0)
+    try:
+        return day.replace(hour=hours, minute=int(minute), second=int(second or 0))
+    except ValueError:
+        return None
 
 
 def later(at: datetime, microseconds: int) -> datetime:

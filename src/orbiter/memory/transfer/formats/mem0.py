@@ -21,7 +21,11 @@ __all__ = ["Mem0"]
 _TEXTS = ("memory", "text", "content", "data")
 _LISTS = ("results", "memories", "data")
 _LIST = re.compile(rb'\{\s*"(results|memories|data)"\s*:\s*\[')
-_SHOWN = ("hash", "categories", "actor_id", "role", "immutable", "expiration_date")
+_KEPT_FIELDS = ("hash", "categories", "actor_id", "role", "immutable", "expiration_date")
+_SURE = (b'"hash"', b'"run_id"', b'"agent_id"', b'"categories"')
+_FIELDS = {
+    "id", "user_id", "metadata", "created_at", "updated_at", "score", *_TEXTS, *_KEPT_FIELDS,
+}  # fmt: skip
 _RELATIONS = b'"relations"'
 
 Record = Mapping[str, object]
@@ -34,12 +38,14 @@ class Mem0:
     label = "Memories of mem0, JSON"
     names_owners = True
 
-    def recognises(self, source: SourceFile, head: bytes) -> bool:  # noqa: ARG002
-        """Tell by the fields of a memory."""
+    def recognises(self, source: SourceFile, head: bytes) -> bool:
+        """Tell by the fields of a memory; notes of a table may have a `user_id`, too."""
         has_text = any(f'"{name}"'.encode() in head for name in ("memory", "text"))
         marks = (b'"hash"', b'"user_id"', b'"run_id"', b'"agent_id"', b'"categories"')
         is_graph = _RELATIONS in head and b'"relationship"' in head
         is_list = has_text and any(mark in head for mark in marks)
+        if is_list and not is_graph and not any(mark in head for mark in _SURE):
+            is_list = _is_record(next(_records(source, []), None))
         return b'"mapping"' not in head and (is_list or is_graph)
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
@@ -64,6 +70,11 @@ class Mem0:
             found = safely(partial(_relation, record, user_id), complain, place)
             if found is not None:
                 yield found
+
+
+def _is_record(value: object) -> bool:
+    """Tell whether all that an object has is what mem0 writes."""
+    return as_object(value).keys() <= _FIELDS
 
 
 def _records(source: SourceFile, relations: list[object]) -> Iterator[object]:
@@ -105,7 +116,7 @@ def _memory(record: Record, place: str, complain: ReportProblem) -> SourceMemory
 
 def _source_memory(record: Record, text: str, place: str, complain: ReportProblem) -> SourceMemory:
     extra = dict(as_object(record.get("metadata")))
-    extra |= {f"mem0_{name}": record[name] for name in _SHOWN if record.get(name) is not None}
+    extra |= {f"mem0_{name}": record[name] for name in _KEPT_FIELDS if record.get(name) is not None}
     categories = record.get("categories")
     if isinstance(categories, list) and categories:
         extra.setdefault("tags", [each for each in categories if isinstance(each, str)])

@@ -29,6 +29,7 @@ __all__ = [
     "Export",
     "companions",
     "format_named",
+    "has_columns",
     "import_formats",
     "label",
     "names_owners",
@@ -55,13 +56,16 @@ _IMPORTERS = {
     "openai-agents": "openai_agents:OpenAIAgents",
     "openai": "openai_jsonl:OpenAIMessages",
     "mem0": "mem0:Mem0",
+    "csv": "table_rows:CsvRows",
+    "json": "table_rows:JsonRows",
     "markdown": "markdown:MarkdownNotes",
 }
 """Each in a module of its own; a file is of the first that recognises it, so the surest stand
 first."""
 
-_LAST = "markdown"
-"""Notes lie in many folders: what else there is counts first."""
+_LAST = ("csv", "json", "markdown")
+"""Tables and notes lie in many folders, and an installed package may know better what a file is:
+what else there is counts first."""
 
 FORMATS: tuple[str, ...] = (NATIVE, *_IMPORTERS)
 """What `import_file` takes as `format`, beside `auto` and what other packages add."""
@@ -152,8 +156,8 @@ def recognised(source: "OpenedFile") -> str | None:
     head = source.head()
     if not head.strip() and not source.is_container:
         return None
-    names = [name for name in (*_IMPORTERS, *_installed()) if name != _LAST]
-    names += [] if source.is_container else [_LAST]
+    names = [name for name in (*_IMPORTERS, *_installed()) if name not in _LAST]
+    names += [] if source.is_container else _LAST
     return next((name for name in names if _recognises(name, source, head)), None)
 
 
@@ -176,6 +180,11 @@ def label(name: str) -> str:
 def companions(name: str) -> tuple[str, ...]:
     """Return the files of an export that hold nothing to remember, so that nobody misses them."""
     return tuple(getattr(format_named(name), "companions", ()))
+
+
+def has_columns(name: str) -> bool:
+    """Tell whether files of a format are tables, whose columns a caller may name."""
+    return hasattr(format_named(name), "prepared")
 
 
 def names_owners(name: str) -> bool:

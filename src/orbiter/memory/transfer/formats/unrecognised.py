@@ -14,7 +14,6 @@ __all__ = ["is_store", "looks_like", "unknown"]
 
 _MAX_NAMES = 6
 _COLUMNS = 2
-_ENDINGS = {".csv": ",", ".tsv": "\t"}
 
 
 def is_store(head: bytes) -> bool:
@@ -24,7 +23,7 @@ def is_store(head: bytes) -> bool:
 
 
 def looks_like(source: OpenedFile) -> str:
-    """Return what is not known: `it is empty`, `it looks like CSV`."""
+    """Return what is not known: `it is empty`, `it is plain text`."""
     if source.is_container:
         is_any = next(source.opened_members(), None) is not None
         return "it contains no file of a known format" if is_any else "it contains no files"
@@ -41,7 +40,7 @@ def looks_like(source: OpenedFile) -> str:
         if exc.start < len(head) - 3:  # a character that is cut off at the end is none of its
             return "it is binary, or not UTF-8 text"
         text = head[: exc.start].decode()
-    return "it is binary, not text" if "\0" in text else _text(source.name, text)
+    return "it is binary, not text" if "\0" in text else _text(text)
 
 
 def _tables(source: OpenedFile) -> str:
@@ -59,22 +58,18 @@ def _tables(source: OpenedFile) -> str:
     return "it is a SQLite file that cannot be opened"
 
 
-def _text(name: str, text: str) -> str:
+def _text(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     if text.lstrip()[:1] in ("{", "["):
         return _json(text, lines[0])
-    for ending, mark in _ENDINGS.items():
+    for mark in (",", ";", "\t"):
         counts = {line.count(mark) for line in lines[:3]}
-        is_even = len(counts) == 1 and min(counts) >= _COLUMNS - 1 and len(lines) > 1
-        if name.lower().endswith(ending) or is_even:
-            kind = ending[1:].upper()
+        if len(counts) == 1 and min(counts) >= _COLUMNS - 1 and len(lines) > 1:
             header = next(csv.reader(lines[:1], delimiter=mark), [])
             names = [name[:40] for name in header[:_MAX_NAMES]]
-            tabs = ', delimiter="\\t"' if mark == "\t" else ""
             return (
-                f"it looks like {kind} with the columns `{'`, `'.join(names)}`; store its rows by "
-                f'`remember_many(csv.DictReader(open(path){tabs}), text="…")`, where `text` names '
-                "the column that is the memory"
+                f"it looks like a table with the columns `{'`, `'.join(names)}`; say which one is "
+                "the memory with `text=…`"
             )
     return "it is plain text; name it `.md` to take it as a note"
 
@@ -88,9 +83,8 @@ def _json(text: str, first: str) -> str:
             if isinstance(found, dict) and found:
                 keys = "`, `".join(str(key)[:40] for key in list(found)[:_MAX_NAMES])
                 return (
-                    f"it is JSON with `{keys}`, which no known format has; store rows with "
-                    '`remember_many(rows, text="…")`, where `text` names the field that is the '
-                    "memory"
+                    f"it is JSON with `{keys}`, which no known format has; if its objects are "
+                    "notes, say which field is the memory with `text=…`"
                 )
             return "it is JSON that contains no objects"
     return "it looks like JSON, but it is of an unknown format, or damaged"
