@@ -21,6 +21,7 @@ from tests.servers.redis_topologies import (
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import MemoryConnectionError
+from orbiter.memory.backends.redis.address import connect, disconnect, parse_address
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import AccessError
 
@@ -309,6 +310,26 @@ async def _replicated(sentinel: RedisSentinel) -> None:
     client: Any = Redis.from_url(sentinel.master.url())
     async with client:
         assert await client.execute_command("WAIT", 1, 5_000) == 1
+
+
+async def test_no_sentinel_is_forgotten_when_many_ask_at_once(
+    redis_sentinel: RedisSentinel,
+) -> None:
+    address = parse_address(redis_sentinel.url())
+    client: Any = connect(address, connections=50, timeout=scaled(5), patience=scaled(5))
+    manager = client.connection_pool.sentinel_manager
+    redis_sentinel.sentinels[0].stop(mode="immediate")
+
+    asked = [manager.discover_master(address.service) for _ in range(20)]
+    masters = await asyncio.gather(*asked)
+    await disconnect(client)
+    await asyncio.to_thread(redis_sentinel.repair)
+
+    assert len(set(masters)) == 1
+    assert len(set(manager.sentinels)) == 3
+    assert manager.sentinels[0].connection_pool.connection_kwargs["port"] in {
+        each.port for each in redis_sentinel.sentinels[1:]
+    }, "the next call asks one that answered"
 
 
 async def test_a_stream_outlives_a_failover(redis_sentinel: RedisSentinel) -> None:

@@ -139,12 +139,28 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
         return RedisCluster(startup_nodes=nodes, max_connections=connections, **options)
     own = {name: options.pop(f"sentinel_{name}", None) for name in ("username", "password")}
     shared = {name: value for name, value in options.items() if name.startswith(("s", "retry"))}
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel = _Sentinels(  # type: ignore[no-untyped-call]  # redis-py's
         list(address.hosts),
         sentinel_kwargs=shared | {name: value for name, value in own.items() if value},
     )
     client: Redis = sentinel.master_for(address.service, max_connections=connections, **options)
     return client
+
+
+class _Sentinels(Sentinel):
+    """Knows all sentinels for good.
+
+    redis-py puts the one that answered in the first place. Of several calls at once that do so, one
+    writes over what another has moved, and a sentinel is forgotten with its connection.
+    """
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        known = list(self.sentinels)
+        try:
+            found: tuple[str, int] = await super().discover_master(service_name)
+        finally:
+            self.sentinels = list(dict.fromkeys([*self.sentinels, *known]))
+        return found
 
 
 class _Holding(Redis):
