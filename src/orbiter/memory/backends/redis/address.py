@@ -157,10 +157,10 @@ class _Sentinels(Sentinel):
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         known = list(self.sentinels)
         try:
-            found: tuple[str, int] = await super().discover_master(service_name)
+            master: tuple[str, int] = await super().discover_master(service_name)
         finally:
             self.sentinels = list(dict.fromkeys([*self.sentinels, *known]))
-        return found
+        return master
 
 
 class _Holding(Redis):
