@@ -2,16 +2,21 @@
 
 import ast
 import json
+import pickle
 import sys
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.agent.conftest import Open
 
 from docs import build_tutorial
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, ProgressBar
+from orbiter.memory.agent import VersionList
+from orbiter.memory.messages import FORMATS
 from orbiter.memory.model.display import html_table
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.tasks import progress
@@ -123,6 +128,95 @@ async def test_facts_chats_and_messages_are_tables_through_a_server_too(
     assert "trip" in (await ann.chats())._repr_html_()
 
 
+async def test_versions_and_messages_are_tables_through_a_server_too(
+    url: str, open_memory: Open, who: str
+) -> None:
+    ann = open_memory(url).scope(who)
+    item = await ann.remember("green tea")
+    await ann.update(item, "black tea")
+    await ann.chat("one").add([{"role": "user", "content": "Which tea?"}])
+
+    past = await ann.history(item)
+    rows = past.to_dicts()
+    assert [(row["version"], row["change"], row["content"]) for row in rows] == [
+        (1, "added", "green tea"),
+        (2, "updated", "black tea"),
+    ]
+    assert "black tea" in past._repr_html_()
+    messages = await ann.chat("one").messages()
+    assert messages.to_dicts() == [{"role": "user", "content": "Which tea?"}]
+    assert "1 message, format openai" in messages._repr_html_()
+
+
+async def test_messages_of_every_format_are_shown(memory: AgentMemory) -> None:
+    chat = memory.chat("one")
+    call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    await chat.add(
+        [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "Which tea?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "green"},
+        ]
+    )
+
+    for format in FORMATS:
+        html = (await chat.messages(format=format))._repr_html_()
+        for text in ("Be kind.", "Which tea?", "look_up", "green"):
+            assert text in html
+
+
+async def test_a_slice_is_shown_like_the_whole(memory: AgentMemory) -> None:
+    item = await memory.remember_many(["green tea", "black tea with milk", "white tea and cake"])
+    await memory.update(item[0], "green tea, please")
+    await memory.chat("one").add(["hi", "ho"])
+    owner = memory.default_user
+    await owner.facts.put("city", "Oslo")
+    whole: tuple[Any, ...] = (
+        await memory.recall("tea", mode="words", k=2, explain=True),
+        await memory.list(limit=2),
+        await memory.users(),
+        await owner.history(item[0]),
+        await owner.facts.history("city"),
+        await owner.chats(),
+        await memory.chat("one").items(),
+        await memory.chat("one").messages(),
+    )
+
+    for each in whole:
+        part = each[:1]
+        assert type(part) is type(each)
+        assert vars(part) == vars(each)
+        assert part == list(each)[:1]
+        assert part.to_dicts() == each.to_dicts()[:1]
+        assert "<table" in part._repr_html_()
+        assert each[0] == next(iter(each))
+        assert each[::-1] == list(reversed(each))
+        assert copy(each) == each
+        assert pickle.loads(pickle.dumps(each)) == each
+    assert [each["content"] for each in whole[-1][1:]] == ["ho"]
+    assert whole[-1][1:].as_kwargs() == {"messages": [{"role": "user", "content": "ho"}]}
+
+
+async def test_a_table_of_everyones_memories_says_whose_each_row_is(memory: AgentMemory) -> None:
+    await memory.scope("ann").remember("ann likes tea")
+    alone = await memory.unscoped().list()
+    await memory.scope("bob").remember("bob likes tea")
+    await memory.scope("bob").chat("one").add("hi")
+    await memory.scope("ann").chat("one").add("ho")
+    everyone = memory.unscoped()
+
+    assert "1 memory, user ann" in alone._repr_html_()
+    for each in (await everyone.list(), await everyone.recall("tea"), await everyone.chats()):
+        html = each._repr_html_()
+        assert ">user</th>" in html
+        assert ">ann</td>" in html
+        assert ">bob</td>" in html
+    hers = (await memory.scope("ann").recall("tea"))._repr_html_()
+    assert "user ann" in hers
+    assert ">user</th>" not in hers
+
+
 async def test_results_become_a_data_frame(memory: AgentMemory) -> None:
     pytest.importorskip("pandas")
     await memory.remember("green tea")
@@ -138,7 +232,7 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
         return [*rows[0]] if rows else [*columns]
 
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=columns_of))
-    await memory.remember("green tea")
+    item = await memory.remember("green tea")
     owner, nobody = memory.default_user, memory.scope("nobody")
     await owner.facts.put("city", "Oslo")
     await owner.chat("one").add("hello")
@@ -150,6 +244,8 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
         await owner.facts.history("city"),
         await owner.chats(),
         await owner.chat("one").items(),
+        await owner.chat("one").messages(),
+        await owner.history(item),
     )
     empty: tuple[Any, ...] = (
         await nobody.recall("tea"),
@@ -159,6 +255,8 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
         await nobody.facts.history("city"),
         await nobody.chats(),
         await nobody.chat("one").items(),
+        await nobody.chat("one").messages(),
+        VersionList(),
     )
 
     for one, other in zip(empty, full, strict=True):

@@ -4,7 +4,11 @@ import csv
 import io
 import json
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePosixPath
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -236,3 +240,72 @@ async def test_a_row_was_said_when_its_created_at_says(memory: AgentMemory) -> N
     assert [item.content for item in until] == ["milk", "tea"]
     with pytest.raises(QueryError, match=r"row 0: `created_at` must be a datetime.*'soon'"):
         await ann.remember_many([{"note": "x", "created_at": "soon"}], text="note")
+
+
+class _Colour(Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (datetime(2026, 1, 2, 3, 4), "2026-01-02T03:04:00"),  # noqa: DTZ001 - as people write it
+        (date(2026, 1, 2), "2026-01-02"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (PurePosixPath("/a/b.txt"), "/a/b.txt"),
+        (Decimal("1.5"), 1.5),
+        (_Colour.RED, "red"),
+        ({"b", "a"}, ["a", "b"]),
+        ((1, (2, 3)), [1, [2, 3]]),
+        ({"when": date(2026, 1, 2)}, {"when": "2026-01-02"}),
+        (np.float32(1.5), 1.5),
+        (np.arange(3), [0, 1, 2]),
+        (np.datetime64("2026-01-02"), "2026-01-02T00:00:00"),
+    ],
+)
+async def test_a_label_may_be_what_programs_hold(
+    any_memory: AgentMemory, who: str, value: object, stored: object
+) -> None:
+    ann = any_memory.scope(who)
+
+    item = await ann.remember("tea", extra={"it": value})
+    (row,) = await ann.remember_many([{"note": "milk", "it": value}], text="note")
+    (added,) = await ann.add("bread", metadata={"it": value})
+    changed = await ann.update(item, extra={"also": value})
+
+    for each in (item, row, added):
+        assert each.metadata.extra["it"] == stored
+    assert changed.metadata.extra["also"] == stored
+
+
+_LOOP: dict[str, object] = {}
+_LOOP["again"] = _LOOP
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (object(), "at `it.at`: `object` is not JSON; use None, bool"),
+        (float("nan"), "at `it.at`: nan is not JSON; leave it out, or use None"),
+        (np.datetime64("NaT"), "at `it.at`: NaT is not JSON; leave it out"),
+        (timedelta(days=1), r"at `it.at`: `timedelta` is not JSON; use its `total_seconds\(\)`"),
+        (
+            Decimal("1.23456789012345678901"),
+            r"at `it.at`: `Decimal` is not JSON; use its `str\(\)`",
+        ),
+        (b"tea", "at `it.at`: `bytes` is not JSON; use a text"),
+        ({1: 2}, "at `it.at`: key 1 is not a string"),
+        (_LOOP, "nested deeper than 32 levels"),
+    ],
+)
+async def test_a_label_that_cannot_be_stored_is_named(
+    memory: AgentMemory, who: str, value: object, said: str
+) -> None:
+    ann = memory.scope(who)
+
+    with pytest.raises(QueryError, match=f"`extra` cannot be stored: .*{said}"):
+        await ann.remember("tea", extra={"it": {"at": value}})
+    with pytest.raises(QueryError, match=f"row 0 cannot be stored: .*{said}"):
+        await ann.remember_many([{"note": "tea", "it": {"at": value}}], text="note")
+
+    assert await ann.list() == []

@@ -398,6 +398,42 @@ async def test_it_says_once_that_many_are_not_embedded_yet(
         assert await recall(store, "zebra", scope=ANN)
 
 
+async def test_every_answer_says_how_many_are_not_embedded_yet(
+    opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
+    async with opened(Partial(64)) as store:
+        await store.add(_note("a", "my door code"))
+        await store.catch_up()
+        embedded = await recall(store, "my door code", scope=ANN)
+        await store.add_many([_note(str(n), f"late zebra number {n}") for n in range(3)])
+
+        for _ in range(2):
+            found = await recall(store, "zebra", scope=ANN)
+            assert found.unembedded == 3
+            assert "3 memories have no vector yet: `flush()`" in str(found)
+            assert "3 memories have no vector yet: `flush()`" in found._repr_html_()
+        assert embedded.unembedded == 0
+        assert "no vector" not in str(embedded)
+        assert (await recall(store, "zebra", scope=ANN, mode="words")).unembedded is None
+
+
+async def test_a_table_says_how_it_is_ordered(opened: Opening) -> None:
+    async with opened(HashEmbeddings(64)) as store:
+        await store.add_many([_note(str(n), f"the {n}th boat is red") for n in range(3)])
+
+        for mode, spread, order in (
+            ("hybrid", None, "by score, which weighs the candidates against each other"),
+            ("words", None, "by score"),
+            ("words", True, "oldest first"),
+            ("meaning", None, "by the cosine"),
+            ("recent", None, "newest first"),
+        ):
+            found = await recall(store, "red boat", scope=ANN, mode=mode, spread=spread)  # type: ignore[arg-type]
+            assert found.order.startswith(order)
+            assert f"3 hits of 3 candidates, {order}" in found._repr_html_()
+
+
 async def test_only_one_question_waits_for_what_another_process_embeds(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:

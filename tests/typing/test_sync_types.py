@@ -7,10 +7,17 @@ from typing import assert_type
 import pytest
 
 from orbiter.memory import Context, EpisodicMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.agent import ChatList, ForgetResult, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent import (
+    ChatList,
+    ForgetResult,
+    MemoryEvent,
+    Page,
+    ScopeStats,
+    VersionList,
+)
 from orbiter.memory.extraction import ProposedFact
 from orbiter.memory.messages import ProviderMessages
-from orbiter.memory.model import ItemVersion, StoreStats
+from orbiter.memory.model import StoreStats
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import RecallResult
 from orbiter.memory.sync import (
@@ -49,7 +56,7 @@ def test_the_blocking_names_have_the_types_they_claim() -> None:
         assert_type(alice.recall("tea", mode="words"), RecallResult)
         assert_type(alice.get(item.id), MemoryItem | None)
         assert_type(alice.list(), Page)
-        assert_type(alice.history(item.id), list[ItemVersion])
+        assert_type(alice.history(item.id), VersionList)
         assert_type(alice.forget(item), ForgetResult)
         assert_type(alice.stats(), ScopeStats)
         assert_type(alice.chats(), ChatList)

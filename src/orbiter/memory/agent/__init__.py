@@ -21,6 +21,7 @@ from orbiter.memory.agent.results import (
     Page,
     ScopeStats,
     UserPage,
+    VersionList,
 )
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.model.value_counts import DEFAULT_USER, UserInfo, ValueCount
@@ -66,6 +67,7 @@ __all__ = [
     "UserInfo",
     "UserPage",
     "ValueCount",
+    "VersionList",
 ]
 
 # Whoever only remembers and recalls need not wait for what talking takes.

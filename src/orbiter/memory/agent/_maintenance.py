@@ -11,13 +11,12 @@ from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
-from orbiter.memory.agent.results import ChatList, ForgetResult, ScopeStats
+from orbiter.memory.agent.results import ChatList, ForgetResult, ScopeStats, VersionList
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size
-from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.model.value_counts import ValueCount
 from orbiter.memory.tasks.progress import Progress, track
 
@@ -72,10 +71,11 @@ class MaintenanceMixin(ScopedHandle):
         return self._engine.events(self._session)
 
     @operation("history")
-    async def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
+    async def history(self, item_id: ItemRef) -> VersionList:
         """Return every version of a memory, oldest first, also of a forgotten one."""
         store = await self._store()
-        return await versions(store, self._scope, as_id(item_id), "reading the past")
+        past = await versions(store, self._scope, as_id(item_id), "reading the past")
+        return VersionList(past)
 
     def as_of(self, moment: Time) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.

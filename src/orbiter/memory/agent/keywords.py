@@ -20,7 +20,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
-from orbiter.memory.model.validation import plain_time, plain_value
+from orbiter.memory.model.validation import plain_json, plain_time, plain_value
 
 __all__ = [
     "CHAT_NAME",
@@ -52,7 +52,6 @@ ScopeId = str | int | UUID
 
 Time = datetime | date | str
 """A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
-
 
 CHAT_NAME = 'a name, such as `chat("main")`; `chats()` lists those there are'
 """What a call of `chat` needs."""
@@ -152,6 +151,7 @@ _HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
 
 _ITEMS = frozenset(("fact_id", "item", "item_id"))
 _ROWS = "things"
+_LABELS = "extra"
 _PERSONA = ("character", "instructions", "persona", "soul", "system", "system_prompt")
 _NEVER = "never"
 
@@ -216,14 +216,30 @@ def _rows_of(table: Any) -> Any:
     return list(table) if isinstance(table, Iterator) else table
 
 
-def _plain_cell(cell: Any) -> Any:
-    """Return what a row holds as JSON has it: a time as its text, nothing for a missing value."""
+def _plain_row(place: int, row: Any) -> Any:
+    """Return the fields of a row as JSON has them, and nothing for a missing value."""
+    if not isinstance(row, Mapping):
+        return row
+    present = {name: None if _is_missing(cell) else cell for name, cell in row.items()}
+    try:
+        return plain_json(present)
+    except ValueError as exc:
+        raise QueryError(f"row {place} cannot be stored: {exc}") from None
+
+
+def _is_missing(cell: Any) -> bool:
     is_number = isinstance(cell, float | date) or type(cell).__module__ == "numpy"
-    is_missing = is_number and not getattr(cell, "ndim", 0) and cell != cell  # noqa: PLR0124 - as it is not itself
-    if is_missing or type(cell).__name__ == "NAType":  # of pandas, which cannot be compared
-        return None
-    plain = plain_value(cell)
-    return plain.isoformat() if isinstance(plain, date) else plain
+    is_other = is_number and not getattr(cell, "ndim", 0) and cell != cell  # noqa: PLR0124 - as it is not itself
+    return is_other or type(cell).__name__ == "NAType"  # of pandas, which cannot be compared
+
+
+def _plain_labels(extra: Any) -> Any:
+    if not isinstance(extra, Mapping):
+        return extra
+    try:
+        return plain_json(extra)
+    except ValueError as exc:
+        raise QueryError(f"`extra` cannot be stored: {exc}") from None
 
 
 def rows_as_items(things: Iterable[Any], text: str | None) -> Sequence[Any]:
@@ -288,7 +304,7 @@ class ArgumentReader:
         self._times = frozenset(
             each.name for each in parameters if _DATETIME.search(str(each.annotation))
         )
-        self._special = self._times | _ITEMS.union(SCOPE_FIELDS, (_ROWS,)) & self._names
+        self._special = self._times | _ITEMS.union(SCOPE_FIELDS, (_ROWS, _LABELS)) & self._names
 
     def read(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -312,12 +328,7 @@ class ArgumentReader:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         rows = args[0] if args else kwargs.get(_ROWS)
         if isinstance(rows, list | tuple):
-            rows = [
-                {name: _plain_cell(cell) for name, cell in row.items()}
-                if isinstance(row, Mapping)
-                else row
-                for row in rows
-            ]
+            rows = [_plain_row(*each) for each in enumerate(rows)]
         return ((rows, *args[1:]), kwargs) if args else (args, {**kwargs, _ROWS: rows})
 
     def _value(self, name: str, value: Any) -> Any:
@@ -327,8 +338,8 @@ class ArgumentReader:
             return read_time(name, value) if value != _NEVER else value
         if name in SCOPE_FIELDS:
             return as_name(value)
-        if name == _ROWS:
-            return _rows_of(value)
+        if name in (_ROWS, _LABELS):
+            return _rows_of(value) if name == _ROWS else _plain_labels(value)
         if name == "item" and (isinstance(value, list | tuple) or getattr(value, "repeats", None)):
             hits = value if isinstance(value, list | tuple) else [value]
             return [one for each in hits for one in self._items(each)]

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.display import Table, html_table
+from orbiter.memory.model.display import Table, TableList, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, check_instant, check_size
-from orbiter.memory.model.reports import ConversationInfo, Erasure
+from orbiter.memory.model.reports import ConversationInfo, Erasure, ItemVersion
 from orbiter.memory.model.validation import check_name
 from orbiter.memory.model.value_counts import UserInfo, UserOrder, UserQuery
 
@@ -28,6 +28,7 @@ __all__ = [
     "Page",
     "ScopeStats",
     "UserPage",
+    "VersionList",
     "check_cursor",
     "page_of",
     "user_page",
@@ -53,7 +54,7 @@ EventKind = Literal[
 """What can happen. `said`: messages came into a chat. `missed`: the reader was too slow."""
 
 
-class ItemList(list[MemoryItem], Table):
+class ItemList(TableList[MemoryItem]):
     """Some items."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -71,7 +72,9 @@ class ItemList(list[MemoryItem], Table):
             (item.content, item.memory_type, _labels(item), item.created_at, item.id)
             for item in self
         ]
-        return html_table(("memory", "type", "labels", "created", "id"), rows, title=self._title())
+        users = [item.metadata.user_id for item in self]
+        columns = ("memory", "type", "labels", "created", "id")
+        return html_table(columns, rows, title=self._title(), users=users)
 
 
 class Page(ItemList):
@@ -80,13 +83,40 @@ class Page(ItemList):
     def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
         super().__init__(items)
         self.next = next
-        """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+        """Pass it as `cursor=` to get the page of older items; `None` if this is the last.
+
+        A slice has the same: it goes on behind the page, not behind the slice.
+        """
 
     def _title(self) -> str:
         return super()._title() + (", and more: see `next`" if self.next else "")
 
 
-class ChatList(list[ConversationInfo], Table):
+class VersionList(TableList[ItemVersion]):
+    """What a memory was, oldest first."""
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return who changed what when, and the fields that the memory had then."""
+        return [_version_row(each) for each in self]
+
+    def _columns(self) -> list[str]:
+        now = datetime.now(UTC)
+        return list(_version_row(ItemVersion(MemoryItem(content=""), "added", now, None)))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.item.version, each.change, each.item.content, each.by, each.at) for each in self
+        ]
+        title = _counted(len(self), "version", "versions")
+        return html_table(("version", "change", "memory", "by", "at"), rows, title=title)
+
+
+def _version_row(version: ItemVersion) -> dict[str, Any]:
+    made = {"change": version.change, "at": version.at, "by": version.by}
+    return {"version": version.item.version, **made, **item_row(version.item)}
+
+
+class ChatList(TableList[ConversationInfo]):
     """Conversations, most recent first."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -109,7 +139,9 @@ class ChatList(list[ConversationInfo], Table):
             for each in self
         ]
         title = _counted(len(self), "chat", "chats")
-        return html_table(("chat", "title", "messages", "first", "last"), rows, title=title)
+        users = [each.metadata.user_id for each in self]
+        columns = ("chat", "title", "messages", "first", "last")
+        return html_table(columns, rows, title=title, users=users)
 
 
 def _chat_row(chat: ConversationInfo) -> dict[str, Any]:
@@ -137,7 +169,7 @@ class FactDict(dict[str, "FactMemory"], Table):
         return html_table(("key", "value", "since", "until", "id"), rows, title=title)
 
 
-class FactHistory(list["FactEntry"], Table):
+class FactHistory(TableList["FactEntry"]):
     """Every assertion about a key, in the order of recording."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -222,7 +254,7 @@ async def check_cursor(
 _USER_COLUMNS = ("user", "memories", "chats", "entries", "first", "last")
 
 
-class UserPage(list[UserInfo], Table):
+class UserPage(TableList[UserInfo]):
     """Some users, and where the next page begins."""
 
     def __init__(self, users: list[UserInfo], *, next: str | None) -> None:

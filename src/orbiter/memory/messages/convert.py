@@ -6,6 +6,7 @@ message holds beyond text and tool calls comes back untouched in the same format
 `native` holds that no message of its kind can is left out.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
 from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
+from orbiter.memory.model.display import TableList, html_table
 from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def codec_for(format: Format) -> Codec:
     return _CODECS[check_format(format)]
 
 
-class ProviderMessages(list[Message]):
+class ProviderMessages(TableList[Message]):
     """A conversation in one provider's shape: the list of messages that its client takes.
 
     `system` is the system text where the provider wants it outside the messages, else `""`. It is
@@ -94,8 +96,31 @@ class ProviderMessages(list[Message]):
         """Return the messages of Pydantic AI, which must be installed."""
         return to_pydantic_ai(self._items())
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the messages as plain dicts."""
+        return [dict(message) for message in self]
+
+    def _columns(self) -> list[str]:
+        return ["role", "content"]
+
+    def _repr_html_(self) -> str:
+        rows = [("system", self.system)] if self.system else []
+        rows += [_as_row(message) for message in self]
+        count = "1 message" if len(self) == 1 else f"{len(self)} messages"
+        return html_table(("role", "content"), rows, title=f"{count}, format {self.format}")
+
     def _items(self) -> list[MemoryItem]:
         return from_messages(self, self.format, system=self.system)
+
+
+def _as_row(message: Message) -> tuple[str, str]:
+    """Return who speaks, and what: a text as it is, all else as JSON."""
+    role = str(message.get("role") or message.get("type") or "")
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        return role, content
+    rest = {name: value for name, value in message.items() if name != "role" and value}
+    return role, json.dumps(rest, ensure_ascii=False, default=repr)
 
 
 def to_messages(

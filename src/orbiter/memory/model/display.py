@@ -7,12 +7,14 @@ so that it can be read in light and in dark.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeVar, overload
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Table", "bar", "html_table", "printable", "shortened"]
+__all__ = ["Table", "TableList", "bar", "html_table", "printable", "shortened"]
+
+_RowT = TypeVar("_RowT")
 
 _JOINERS = "\u200c\u200d"
 _LONGEST = 240
@@ -41,8 +43,22 @@ def _escape(value: object, limit: int = _LONGEST) -> str:
     return escaped(shortened("" if value is None else str(value), limit))
 
 
-def html_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> str:
-    """Return a table as HTML; what is in a cell is escaped."""
+def html_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str = "",
+    users: Sequence[str | None] = (),
+) -> str:
+    """Return a table as HTML; what is in a cell is escaped.
+
+    *users* says whose each row is: one is named in the title, several have a column of their own.
+    """
+    if len({*users}) > 1:
+        columns = ("user", *columns)
+        rows = [(user or "nobody", *row) for user, row in zip(users, rows, strict=True)]
+    elif users and users[0]:
+        title += f", user {users[0]}"
     head = "".join(f'<th style="{_CELL};opacity:.7">{_escape(name)}</th>' for name in columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     above = f'<div style="padding:.2em 0;opacity:.8">{_escape(title)}</div>' if title else ""
@@ -100,3 +116,21 @@ class Table:
     def _columns(self) -> list[str]:
         """Return what each row has: also a table without rows is asked for its columns."""
         return []
+
+
+class TableList(list[_RowT], Table):
+    """A list of rows, and so is a slice of it."""
+
+    @overload
+    def __getitem__(self, index: SupportsIndex, /) -> _RowT: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> Self: ...
+
+    def __getitem__(self, index: SupportsIndex | slice, /) -> _RowT | Self:
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        part = type(self).__new__(type(self))  # whose arguments each class has in its own order
+        part.extend(super().__getitem__(index))
+        vars(part).update(vars(self))
+        return part

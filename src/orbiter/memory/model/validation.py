@@ -5,10 +5,14 @@ accept. Every function returns the checked value or raises a `ValueError` that n
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from typing_extensions import Protocol
 
@@ -23,6 +27,7 @@ __all__ = [
     "check_tag",
     "check_text",
     "is_stored_json",
+    "plain_json",
     "plain_time",
     "plain_value",
     "to_utc",
@@ -282,6 +287,55 @@ def plain_value(value: Any) -> Any:
         return value.to_pytimedelta() if is_span else value.to_pydatetime(warn=False)
     kind = {"M": "datetime64[us]", "m": "timedelta64[us]"}.get(value.dtype.kind)
     return (value if kind is None else value.astype(kind)).item()
+
+
+def plain_json(value: Any, path: str = "", depth: int = 0) -> Any:
+    """Return *value* with what programs hold instead of JSON as JSON has it.
+
+    A time is its ISO 8601 text; a UUID, a path and an enumeration their text or value; a decimal a
+    number; sets, tuples and arrays are lists. All else raises a `ValueError` with its *path*.
+    """
+    value = plain_value(value)
+    if value is None or type(value) in (str, bool, int):
+        return value
+    if depth > MAX_DEPTH:  # also of what contains itself
+        raise ValueError(f"{_at(path[:100])}nested deeper than {MAX_DEPTH} levels; flatten it")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{_at(path)}key {key!r} is not a string")  # noqa: TRY004 - as for all of these
+        return {key: plain_json(each, f"{path}.{key}", depth + 1) for key, each in value.items()}
+    if getattr(value, "ndim", 0) and hasattr(value, "tolist"):  # an array, or a column of pandas
+        value = value.tolist()
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)  # the same each time
+    if isinstance(value, list | tuple):
+        return [plain_json(each, f"{path}[{i}]", depth + 1) for i, each in enumerate(value)]
+    if isinstance(value, Enum):
+        return plain_json(value.value, path, depth + 1)
+    return _plain_scalar(value, path)
+
+
+def _plain_scalar(value: Any, path: str) -> Any:
+    if isinstance(value, UUID | PurePath):
+        return str(value)
+    if isinstance(value, date | time) and value == value:  # noqa: PLR0124 - one that is not missing
+        return value.isoformat()
+    if isinstance(value, Decimal) and value.is_finite() and Decimal(repr(float(value))) == value:
+        return float(value)
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(f"{_at(path)}{_refusal(value)}")
+
+
+def _refusal(value: Any) -> str:
+    """Return why *value* is not stored, and what to write instead."""
+    kind = type(value).__name__
+    if isinstance(value, float | date) or kind in ("NAType", "datetime64"):
+        return f"{value} is not JSON; leave it out, or use None or a string"
+    ways = {"timedelta": "its `total_seconds()`", "Decimal": "its `str()`", "bytes": "a text"}
+    way = ways.get(kind, "None, bool, int, float, str, list or dict")
+    return f"`{kind}` is not JSON; use {way}"
 
 
 def plain_time(value: Any) -> Any:

@@ -118,6 +118,8 @@ class QuestionVector(NamedTuple):
     words: bytes
     coverage: float = 1.0
     """How well the model knows the language of the question, from 0 to 1."""
+    waiting: int = 0
+    """How many memories of the store are not embedded yet."""
 
 
 async def gather(
@@ -308,11 +310,11 @@ async def embed_question(
         return None
     waiting = await store.catch_up(within=0.0)
     is_patient = is_all or time.monotonic() >= _stuck.get(id(store), 0.0)
-    if waiting and is_patient and (left := await store.catch_up(within=_PATIENCE)):
-        if left >= _MANY:
+    if waiting and is_patient and (waiting := await store.catch_up(within=_PATIENCE)):
+        if waiting >= _MANY:
             warn_once(
                 "not embedded",
-                f"{left:,} memories are not embedded yet, and are found by their words only; "
+                f"{waiting:,} memories are not embedded yet, and are found by their words only; "
                 "embedding continues in the background, and `flush()` of the memory waits for it",
             )
         # They are many, or with another process, which may be dead: not every question waits.
@@ -320,7 +322,7 @@ async def embed_question(
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE
     coverage = await store.embeddings.coverage(question.as_statement)
-    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)))
+    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)), waiting)
 
 
 async def _embedded(

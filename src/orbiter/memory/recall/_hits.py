@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.display import Table, html_table, printable, shortened
+from orbiter.memory.model.display import TableList, html_table, printable, shortened
 from orbiter.memory.model.items import MemoryItem, item_row
 from orbiter.memory.recall._explanation import Explanation
 from orbiter.memory.recall._modes import RecallMode
@@ -141,7 +141,7 @@ class Reranking:
         return f"{printable(self.name)} read {count} in {self.seconds:.2f} s"
 
 
-class RecallResult(list[Hit], Table):
+class RecallResult(TableList[Hit]):
     """The hits, best first or in time, and how they came about; equal to a list of them."""
 
     def __init__(
@@ -154,6 +154,7 @@ class RecallResult(list[Hit], Table):
         question: str = "",
         spread: bool = False,
         reranking: Reranking | None = None,
+        unembedded: int | None = None,
     ) -> None:
         super().__init__(hits)
         self.mode = mode
@@ -167,6 +168,21 @@ class RecallResult(list[Hit], Table):
         """Whether the hits cover a matter over time; they are the oldest first, then."""
         self.reranking = reranking
         """What a reranker was asked, if there is one."""
+        self.unembedded = unembedded
+        """How many memories of the whole store had no vector yet, and were looked for by their
+        words only. `None` if vectors were not needed, or a server answered: it is not for every
+        key; `stats` of the memory knows it there."""
+
+    @property
+    def order(self) -> str:
+        """How the hits are ordered, in a few words."""
+        if self.spread:
+            return "oldest first"
+        if self.mode == "recent":
+            return "newest first"
+        if self.mode == "meaning":
+            return "by the cosine of the vectors"
+        return "by score, which weighs the candidates against each other; not by relevance"
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return relevance, reasons and score of each hit, and the fields of its item."""
@@ -185,10 +201,11 @@ class RecallResult(list[Hit], Table):
         return ["relevance", *item_row(MemoryItem(content="")), "why", "passage", "score"]
 
     def _repr_html_(self) -> str:
-        columns = ("relevance", "memory", "why", "who", "created")
+        columns = ("relevance", "score", "memory", "why", "who", "created")
         rows = [
             (
                 f"{hit.relevance:.2f}",
+                f"{hit.score:.2f}",
                 hit.passage or hit.item.content,
                 str(hit.why),
                 who_said(hit.item),
@@ -197,12 +214,24 @@ class RecallResult(list[Hit], Table):
             for hit in self
         ]
         rows += [
-            (f"{each.relevance:.2f}", each.item.content, f"left out: {each.told}", "", "")
+            (
+                f"{each.relevance:.2f}",
+                f"{each.score:.2f}",
+                each.item.content,
+                f"left out: {each.told}",
+                "",
+                "",
+            )
             for each in self.left_out
         ]
         count = f"{len(self)} hits" if len(self) != 1 else "1 hit"
         title = f"{count} of {self.considered} candidates" if self.considered else count
-        return html_table(columns, rows, title=title)
+        if len(self) > 1:
+            title += f", {self.order}"
+        if self.unembedded:
+            title += f"; {_waiting(self.unembedded)}"
+        users = [each.item.metadata.user_id for each in (*self, *self.left_out)]
+        return html_table(columns, rows, title=title, users=users)
 
     def __str__(self) -> str:
         """Return a paragraph for each hit, and one for each candidate that was left out."""
@@ -210,6 +239,8 @@ class RecallResult(list[Hit], Table):
         parts = [f"{count}, mode {self.mode}: {printable(self.question)}"]
         if self.reranking is not None:
             parts[0] += f"\n{self.reranking}"
+        if self.unembedded:
+            parts[0] += f"\n{_waiting(self.unembedded)}"
         if self.left_out:
             parts += map(str, self)
             parts.append(f"left out, {len(self.left_out)} next best:")
@@ -217,6 +248,11 @@ class RecallResult(list[Hit], Table):
         else:
             parts += ["\n".join([*_short(hit), *_repeated(hit)]) for hit in self]
         return "\n\n".join(parts)
+
+
+def _waiting(count: int) -> str:
+    memories = "1 memory has" if count == 1 else f"{count:,} memories have"
+    return f"{memories} no vector yet: `flush()` of the memory waits for it"
 
 
 def _short(hit: Hit) -> list[str]:

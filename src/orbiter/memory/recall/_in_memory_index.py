@@ -211,4 +211,5 @@ def _as_stored(result: RecallResult, there: dict[str, MemoryItem]) -> RecallResu
         question=result.question,
         spread=result.spread,
         reranking=result.reranking,
+        unembedded=result.unembedded,
     )

@@ -217,6 +217,7 @@ async def _choose(
         min_relevance=request.min_relevance,
         spread=request.spread,
     )
+    result.unembedded = None if vector is None else vector.waiting
     await _name_texts(store, result, candidates.question, vector, by_words=mode != "meaning")
     return result
 

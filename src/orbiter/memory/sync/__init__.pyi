@@ -32,6 +32,7 @@ from orbiter.memory.agent.results import (
     Page,
     ScopeStats,
     UserPage,
+    VersionList,
 )
 from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
@@ -48,7 +49,7 @@ from orbiter.memory.model.facts import FactConflict, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Reranker, Summarizer
-from orbiter.memory.model.reports import Erasure, ItemVersion, Restored, StoreStats, Verification
+from orbiter.memory.model.reports import Erasure, Restored, StoreStats, Verification
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.model.value_counts import UserOrder, ValueCount
 from orbiter.memory.recall import RecallMode, RecallResult
@@ -685,7 +686,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def events(self) -> Stream[MemoryEvent]:
         """Return what happens in this scope from now on, for a `for` loop."""
-    def history(self, item_id: ItemRef) -> builtins.list[ItemVersion]:
+    def history(self, item_id: ItemRef) -> VersionList:
         """Return every version of a memory, oldest first, also of a forgotten one."""
     def as_of(self, moment: Time) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.

@@ -148,7 +148,7 @@ async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
         raise QueryError("the address names no memory; open one from the list at `/memories`")
     item = await ask.handle.get(item_id)
     try:
-        versions = await ask.handle.history(item_id)
+        versions: list[ItemVersion] = await ask.handle.history(item_id)
     except UnsupportedError:
         versions = []  # this store keeps no versions
     if item is not None:
