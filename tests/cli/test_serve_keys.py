@@ -416,9 +416,12 @@ def test_words_in_the_wrong_place_are_told_where_they_belong(cli: Cli) -> None:
         ("erase mia", "did you mean `--user mia`?"),
         ("stats mia", "did you mean `--user mia`?"),
         ("show where is mia", "put quotes around what has several words"),
+        ("--url agent.db list", "options come after the command"),
     ],
 )
-def test_a_word_too_many_is_told_which_option_takes_it(cli: Cli, line: str, way: str) -> None:
+def test_a_word_or_an_option_too_many_is_told_where_it_belongs(
+    cli: Cli, line: str, way: str
+) -> None:
     result = cli(*line.split())
 
     assert result.exit_code == 2

@@ -201,6 +201,8 @@ def _meant(context: Any, text: str) -> str:
     """Return what an argument too many may have meant: a store, a name, or a command."""
     if context is not None and context.info_name == "undo" and text.startswith("Missing argument"):
         return f" `undo` takes back all of a source; `{NAME} restore ID` brings back one memory"
+    if context is not None and context.parent is None and text.startswith("No such option"):
+        return f"; options come after the command, as in `{NAME} list --user ann`"
     found = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
     if found is None or context is None:
         return ""
