@@ -198,15 +198,19 @@ def _say_usage(error: Any, text: str) -> None:
 
 
 def _meant(context: Any, text: str) -> str:
-    """Return what an argument too many may have meant: a store, a name, or a command."""
-    if context is not None and context.info_name == "undo" and text.startswith("Missing argument"):
-        return f" `undo` takes back all of a source; `{NAME} restore ID` brings back one memory"
-    if context is not None and context.parent is None and text.startswith("No such option"):
-        return f"; options come after the command, as in `{NAME} list --user ann`"
-    found = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
-    if found is None or context is None:
+    """Return what may have been meant by an argument too many, or one that is missing."""
+    if context is None:
         return ""
-    word = found[1].split()[0]
+    if context.info_name == "undo" and text.startswith("Missing argument"):
+        return f" `undo` takes back all of a source; `{NAME} restore ID` brings back one memory"
+    if context.parent is None and text.startswith("No such option"):
+        return f"; options come after the command, as in `{NAME} list --user ann`"
+    extra = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
+    return "" if extra is None else _place_of(extra[1].split()[0], context)
+
+
+def _place_of(word: str, context: Any) -> str:
+    """Return where a word too many belongs: it is a store, a name, or a command."""
     around = getattr(context.parent, "command", None)
     if word in getattr(around, "commands", {}):
         return f"; options come after the command: `{context.parent.command_path} {word} --…`"
