@@ -20,7 +20,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
-from orbiter.memory.model.validation import plain_json, plain_time, plain_value
+from orbiter.memory.model.validation import is_missing, plain_json, plain_time, plain_value
 
 __all__ = [
     "CHAT_NAME",
@@ -220,17 +220,11 @@ def _plain_row(place: int, row: Any) -> Any:
     """Return the fields of a row as JSON has them, and nothing for a missing value."""
     if not isinstance(row, Mapping):
         return row
-    present = {name: None if _is_missing(cell) else cell for name, cell in row.items()}
+    present = {name: None if is_missing(cell) else cell for name, cell in row.items()}
     try:
         return plain_json(present)
     except ValueError as exc:
         raise QueryError(f"row {place} cannot be stored: {exc}") from None
-
-
-def _is_missing(cell: Any) -> bool:
-    is_number = isinstance(cell, float | date) or type(cell).__module__ == "numpy"
-    is_other = is_number and not getattr(cell, "ndim", 0) and cell != cell  # noqa: PLR0124 - as it is not itself
-    return is_other or type(cell).__name__ == "NAType"  # of pandas, which cannot be compared
 
 
 def _plain_labels(extra: Any) -> Any:

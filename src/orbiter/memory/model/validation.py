@@ -26,6 +26,7 @@ __all__ = [
     "check_positive",
     "check_tag",
     "check_text",
+    "is_missing",
     "is_stored_json",
     "plain_json",
     "plain_time",
@@ -287,6 +288,13 @@ def plain_value(value: Any) -> Any:
         return value.to_pytimedelta() if is_span else value.to_pydatetime(warn=False)
     kind = {"M": "datetime64[us]", "m": "timedelta64[us]"}.get(value.dtype.kind)
     return (value if kind is None else value.astype(kind)).item()
+
+
+def is_missing(cell: Any) -> bool:
+    """Tell whether *cell* of a table is none: NaN, or what numpy and pandas have for it."""
+    is_number = isinstance(cell, float | date) or type(cell).__module__ == "numpy"
+    is_other = is_number and not getattr(cell, "ndim", 0) and cell != cell  # noqa: PLR0124 - as it is not itself
+    return is_other or type(cell).__name__ == "NAType"  # of pandas, which cannot be compared
 
 
 def plain_json(value: Any, path: str = "", depth: int = 0) -> Any:
