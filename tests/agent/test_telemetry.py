@@ -195,7 +195,7 @@ async def _call_with_canaries(method: Any) -> None:
 
 
 ALIASES = {
-    ScopedMemory: {"add", "search", "get_all", "delete"},
+    ScopedMemory: {"add", "search", "get_all", "delete", "evaluate"},
     AgentMemory: {"settle", "remember", "recall", "list", "update", "forget"}
     | {"add", "remember_many", "count_by", "get_all", "search"},
 }

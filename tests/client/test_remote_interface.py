@@ -26,7 +26,7 @@ from orbiter.memory.wire import OPERATIONS, Operation
 MADE_OF_OTHERS: dict[type, set[str]] = {
     AgentMemory: {"settle", "init", "close", "remember", "recall", "list", "update", "forget"}
     | {"count_by", "remember_many", "add", "search", "get_all"},
-    ScopedMemory: {"add", "search", "get_all", "delete"},
+    ScopedMemory: {"add", "search", "get_all", "delete", "evaluate"},
     KeyValue: {"put", "get", "delete"},
 }
 """Opening and closing, the calls of the default user, the names of mem0, and old names, which call

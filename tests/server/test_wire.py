@@ -55,11 +55,11 @@ NOT_CALLED = {
     "memory": {"init", "close", "backup", "restore", "settle"}
     | {"remember", "remember_many", "recall", "list", "update", "forget", "count_by"}
     | {"add", "search", "get_all"},
-    "scope": {"add", "search", "get_all", "delete"},
+    "scope": {"add", "search", "get_all", "delete", "evaluate"},
     "kv": {"put", "get", "delete"},
 }
-"""What a server does by itself, and other names of calls in the table: mem0's, old ones, and those
-of the default user."""
+"""What a server does by itself, and other names of calls in the table: mem0's, old ones, those of
+the default user, and what is made of several."""
 
 
 class Recipe(MemoryItem):

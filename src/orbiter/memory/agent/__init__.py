@@ -12,6 +12,8 @@ from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.results import (
     ChatList,
+    EvaluatedQuestion,
+    Evaluation,
     EventKind,
     FactDict,
     FactHistory,
@@ -45,6 +47,8 @@ __all__ = [
     "ChatList",
     "Delete",
     "Entry",
+    "EvaluatedQuestion",
+    "Evaluation",
     "EventKind",
     "EventStream",
     "Eviction",

@@ -1,22 +1,31 @@
-"""Maintenance calls of a handle: facts, chats, entries, counts, the past, eviction, undo.
+"""Maintenance calls of a handle: facts, chats, counts, the past, evaluation, eviction, undo.
 
 Each call is a line here; the work is in a module of its own, loaded when it is first needed.
 """
 
 import builtins
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
-from orbiter.memory.agent.results import ChatList, ForgetResult, ScopeStats, VersionList
+from orbiter.memory.agent.results import (
+    ChatList,
+    EvaluatedQuestion,
+    Evaluation,
+    ForgetResult,
+    ScopeStats,
+    VersionList,
+)
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.query import check_size
+from orbiter.memory.model.query import check_size, require_text
 from orbiter.memory.model.value_counts import ValueCount
 from orbiter.memory.tasks.progress import Progress, track
 
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.recall import RecallMode, RecallResult
 
 __all__ = ["MaintenanceMixin"]
 
@@ -126,6 +136,63 @@ class MaintenanceMixin(ScopedHandle):
             every = await store.count(include_deleted=True, metadata=self._filter)
             forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
         return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
+
+    async def evaluate(
+        self,
+        questions: Iterable[tuple[str, ItemRef]] | Mapping[str, ItemRef],
+        *,
+        k: int = 10,
+        mode: "RecallMode" = "hybrid",
+        where: Where | None = None,
+    ) -> Evaluation:
+        """Recall for each question, and return how often the answer was among the first *k* hits.
+
+        Each comes with what answers it: a text that the memory contains, in any case of letters,
+        or the memory or its id. No model is asked, and nothing is changed. *mode* and *where* are
+        those of `recall`.
+        """
+        pairs: builtins.list[Any] = list(
+            questions.items() if isinstance(questions, Mapping) else questions
+        )
+        for place, pair in enumerate(pairs):
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not is_pair or not isinstance(pair[0], str):
+                raise QueryError(
+                    f"question {place} must be a pair of a question and what answers it, such as "
+                    f'("Where does Ann live?", "Oslo"), not {pair!r}'
+                )
+        return Evaluation(
+            [
+                await self._evaluated(question, answer, k=k, mode=mode, where=where)
+                for question, answer in pairs
+            ],
+            k=k,
+        )
+
+    async def _evaluated(
+        self, question: str, answer: ItemRef, *, k: int, mode: "RecallMode", where: Where | None
+    ) -> EvaluatedQuestion:
+        memory: Any = self  # a `ScopedMemory`, of which this is a part
+        expected = require_text("expected", as_id(answer))
+        hits: RecallResult = await memory.recall(question, k=k, mode=mode, where=where)
+        text = expected.casefold()
+
+        def answers(item: MemoryItem) -> bool:
+            return item.id == expected or text in item.content.casefold()
+
+        places = [
+            place for place, hit in enumerate(hits) if any(map(answers, (hit.item, *hit.repeats)))
+        ]
+        is_stored = bool(places) or await memory.get(expected) is not None
+        is_stored = is_stored or bool(await memory.list(query=expected, limit=1))
+        return EvaluatedQuestion(
+            question,
+            expected,
+            rank=places[0] + 1 if places else None,
+            relevance=hits[places[0]].relevance if places else None,
+            first=hits[0].content if hits else "",
+            is_stored=is_stored,
+        )
 
     @operation("evict")
     async def evict(

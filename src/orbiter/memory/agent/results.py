@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChatList",
+    "EvaluatedQuestion",
+    "Evaluation",
     "EventKind",
     "FactDict",
     "FactHistory",
@@ -114,6 +116,72 @@ class VersionList(TableList[ItemVersion]):
 def _version_row(version: ItemVersion) -> dict[str, Any]:
     made = {"change": version.change, "at": version.at, "by": version.by}
     return {"version": version.item.version, **made, **item_row(version.item)}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedQuestion:
+    """A question, what should answer it, and whether that was among the hits."""
+
+    question: str
+    expected: str
+    rank: int | None
+    """The place of the first hit that answers, from 1; `None` if none does."""
+    relevance: float | None
+    """That of this hit."""
+    first: str
+    """What was recalled first; empty if nothing was."""
+    is_stored: bool
+    """Whether what is expected is remembered at all: else no search can return it."""
+
+
+class Evaluation(TableList[EvaluatedQuestion]):
+    """How well recall answers questions whose answers are known."""
+
+    def __init__(self, questions: list[EvaluatedQuestion], *, k: int) -> None:
+        super().__init__(questions)
+        self.k = k
+        """How many hits each question had at most."""
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of questions with an answer among the first *k* hits, also called hit@k."""
+        return sum(each.rank is not None for each in self) / max(len(self), 1)
+
+    @property
+    def mrr(self) -> float:
+        """The mean reciprocal rank: 1 if every answer comes first, 0.5 if every one is second."""
+        return sum(1 / each.rank for each in self if each.rank is not None) / max(len(self), 1)
+
+    @property
+    def misses(self) -> "Evaluation":
+        """The questions without an answer among the hits."""
+        return Evaluation([each for each in self if each.rank is None], k=self.k)
+
+    def __repr__(self) -> str:
+        count = _counted(len(self), "question", "questions")
+        return f"Evaluation({count}, hit@{self.k} {self.hit_rate:.2f}, MRR {self.mrr:.2f})"
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the fields of each question."""
+        return [asdict(each) for each in self]
+
+    def _columns(self) -> list[str]:
+        return [each.name for each in fields(EvaluatedQuestion)]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                each.question,
+                each.expected if each.is_stored else f"{each.expected} (not remembered)",
+                each.rank or "miss",
+                "" if each.relevance is None else f"{each.relevance:.2f}",
+                each.first,
+            )
+            for each in self
+        ]
+        title = f"{self!r}"[len("Evaluation(") : -1]
+        columns = ("question", "expected", "rank", "relevance", "recalled first")
+        return html_table(columns, rows, title=title)
 
 
 class ChatList(TableList[ConversationInfo]):

@@ -25,6 +25,7 @@ from orbiter.memory.agent.keywords import (
 )
 from orbiter.memory.agent.results import (
     ChatList,
+    Evaluation,
     FactDict,
     FactHistory,
     ForgetResult,
@@ -713,6 +714,20 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def stats(self) -> ScopeStats:
         """Return how many memories there are in this scope."""
+    def evaluate(
+        self,
+        questions: Iterable[tuple[str, ItemRef]] | Mapping[str, ItemRef],
+        *,
+        k: int = 10,
+        mode: RecallMode = "hybrid",
+        where: Where | None = None,
+    ) -> Evaluation:
+        """Recall for each question, and return how often the answer was among the first *k* hits.
+
+        Each comes with what answers it: a text that the memory contains, in any case of letters,
+        or the memory or its id. No model is asked, and nothing is changed. *mode* and *where* are
+        those of `recall`.
+        """
     def evict(
         self,
         *,
