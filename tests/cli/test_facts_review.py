@@ -93,7 +93,7 @@ def test_a_value_may_be_json_or_come_from_stdin(cli: Cli) -> None:
             "`--valid",
         ),
         (["--bogus"], "facts list --help"),
-        (["lst"], "Did you mean 'list'"),
+        (["lst"], "did you mean `list`"),
     ],
 )
 def test_what_means_nothing_makes_no_store(cli: Cli, args: list[str], told: str) -> None:

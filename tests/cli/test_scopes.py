@@ -220,7 +220,9 @@ def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -
     assert "bob" not in json.dumps(every)
     assert cli("kv", "state/step").stdout_bytes == b"\xff\0"
     assert cli.ok("kv", "settings").count("\n") == 1
-    assert cli.ok("kv", "sett") == ""
+    missing = [cli("kv", "sett"), cli("kv", "settings/size", "--json")]
+    assert [each.exit_code for each in missing] == [3, 3]
+    assert "no entry at `sett` of user `alice`" in missing[0].stderr
     assert len(cli.json("kv", "--all")) == 3
 
 

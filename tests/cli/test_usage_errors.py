@@ -38,6 +38,8 @@ def test_what_is_durable_is_printed_when_the_rest_fails(
 
     plain = cli("remember", "-", "--lines", stdin=lines)
     as_json = cli("remember", "-", "--lines", "--json", stdin=lines)
+    assert "500 of 501 are stored" in plain.stderr
+    assert "begins at line 501 of stdin" in plain.stderr
 
     assert plain.exit_code == as_json.exit_code == 1
     assert len(plain.stdout.splitlines()) == 500
@@ -182,3 +184,39 @@ def test_a_completion_script_comes_as_json_too(cli: Cli) -> None:
 
     assert found["shell"] == "zsh"
     assert f"{found['script']}\n" == cli.ok("completion", "zsh")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("facts", "set", "city", "Oslo"), "did you mean `put`?"),
+        (("facts", "delete", "x"), "did you mean `retract`?"),
+        (("chat", "ls"), "did you mean `list`?"),
+        (("recall", "tea", "--k", "3"), "did you mean `--limit`?"),
+        (("recall", "tea", "--top-k", "3"), "did you mean `--limit`?"),
+        (("remember", "tea", "--tags", "a"), "did you mean `--tag`?"),
+        (("chat", "talk", "--model", "gpt-4o"), "with `--llm gpt-4o`"),
+    ],
+)
+def test_a_name_of_other_programs_says_what_it_is_here(
+    cli: Cli, words: tuple[str, ...], meant: str
+) -> None:
+    refused = cli(*words)
+
+    assert refused.exit_code == 2
+    assert meant in refused.stderr
+    assert not Path(cli.url).exists()
+
+
+def test_a_task_takes_words_without_quotes(cli: Cli) -> None:
+    cli.ok("remember", "Ann likes green tea")
+
+    said = cli.json("context", "c1", "which", "tea", "does", "Ann", "like")
+
+    assert "which tea does Ann like" in json.dumps(said)
+
+
+def test_the_help_lists_no_command_twice(cli: Cli) -> None:
+    names = [line.split()[0] for line in cli.ok("--help").splitlines() if line.startswith("  ")]
+
+    assert names.count("restore") == 1

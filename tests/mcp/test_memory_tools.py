@@ -288,6 +288,17 @@ async def test_every_version_that_a_tool_writes_is_the_agents(
             assert (each.by or "").startswith("agent:"), each
 
 
+async def test_a_deletion_says_which_memories_still_say_the_same(
+    connect: Connect, alice: ScopedMemory
+) -> None:
+    first, again, _ = [await alice.remember(text) for text in ("Hates tea", "hates tea!", "Tea")]
+    async with connect() as client:
+        one = await call(client, "memory_delete", id=first.id)
+        two = await call(client, "memory_delete", id=again.id)
+
+    assert (one["repeats"], two["repeats"]) == ([again.id], [])
+
+
 async def test_a_deleted_memory_can_be_brought_back_as_the_answer_says(
     connect: Connect, alice: ScopedMemory
 ) -> None:

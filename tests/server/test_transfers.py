@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import io
 import json
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import AsyncIterator
@@ -57,6 +59,29 @@ async def test_an_export_through_a_server_has_and_counts_entries(
     assert (alone.records, alone.entries) == (0, 3)
     assert (both.records, both.entries) == (1, 3)
     assert (tmp_path / "both.jsonl").read_text().count('"threads"') == 3
+
+
+async def test_a_shell_lists_the_entries_of_everyone_on_a_server(
+    served: Served, memory: AgentMemory
+) -> None:
+    await memory.scope("ann").kv.put(("a",), "theme", b"dark")
+    await memory.scope("bob").kv.put(("a",), "theme", b"light")
+    url = await served(**BARE)
+    command = [sys.executable, "-m", "orbiter.memory.cli", "kv", "--url", url, "--json"]
+
+    every = await asyncio.to_thread(_run, [*command, "--all"])
+    own = await asyncio.to_thread(_run, [*command, "--user", "ann"])
+    missing = await asyncio.to_thread(_run, [*command, "x/y", "--user", "ann"])
+
+    assert [(each["user_id"], each["value"]) for each in json.loads(every.stdout)] == [
+        ("ann", "dark"), ("bob", "light"),
+    ]  # fmt: skip
+    assert [each["value"] for each in json.loads(own.stdout)] == ["dark"]
+    assert missing.returncode == 3
+
+
+def _run(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, check=False, text=True, timeout=HANG)
 
 
 async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(
@@ -364,15 +389,22 @@ async def test_what_goes_wrong_in_the_middle_is_told_in_the_stream(
     async def breaks(*_: object, progress: object, **__: object) -> None:
         progress(1, 2)  # type: ignore[operator]
         await asyncio.sleep(0.05)
-        raise StorageError("the disk is full")
+        error = StorageError("the disk is full")
+        error.add_note("400 from this file were stored")
+        raise error
 
     monkeypatch.setattr(transfer_routes, "import_sent", breaks)
-    http = client(await served(**BARE))
+    url = await served(**BARE)
+    http = client(url)
 
     answer = await http.post("/v1/import", params={"user_id": "ann"}, content=b"{}")
+    async with AgentMemory(url) as remote:
+        with pytest.raises(StorageError) as failed:
+            await import_file(remote.scope("ann"), __file__)
 
     assert lines(answer)[0] == {"read": 1, "of": 2}
     assert lines(answer)[-1]["error"]["detail"] == "the disk is full"  # type: ignore[index]
+    assert failed.value.__notes__ == ["400 from this file were stored"]
 
 
 async def test_a_table_goes_through_a_server_with_its_columns_and_only_to_whom_it_names(

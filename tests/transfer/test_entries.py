@@ -1,5 +1,6 @@
 """Key-value entries leave with an export, come back, and move with a store."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Put, ScopedMemory
 from orbiter.memory.errors import AccessError, TransferError
+from orbiter.memory.model.key_value import StoredEntry
 from orbiter.memory.transfer import export_file, import_file, migrate
 
 pytestmark = pytest.mark.asyncio
@@ -84,3 +86,33 @@ async def test_entries_move_with_their_store(tmp_path: Path) -> None:
     again = await migrate(source, target)
     assert (bool(again), again.entries, again.conflicts) == (False, 1, ("a/b/k",))
     assert bool(await migrate(source, target, overwrite=True))
+
+
+async def test_an_entry_that_is_text_can_be_read_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ann.jsonl"
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        ann = memory.scope(user_id="ann")
+        for key, value in (
+            ("note", "likes\ntea, é".encode()),
+            ("raw", EVERY),
+            ("long", b"x" * 10**5),
+        ):
+            await ann.kv.put(("a",), key, value)
+        entries = await ann.kv.list()
+        await export_file(ann, path)
+    lines = [json.loads(line)["entry"] for line in path.read_text().splitlines()[1:-1]]
+    assert {each["key"]: each.get("text") for each in lines} == {
+        "note": "likes\ntea, é", "raw": None, "long": None,
+    }  # fmt: skip
+
+    # Files of versions that wrote no `text` are read as they were.
+    async with AgentMemory("memory://", embeddings=None) as new:
+        ann = new.scope(user_id="ann")
+        await import_file(ann, path)
+        assert await ann.kv.list() == entries
+    without = [{"entry": {k: v for k, v in each.items() if k != "text"}} for each in lines]
+    wrong = {"entry": lines[1] | {"text": "likes coffee"}}
+    for line in without:
+        assert StoredEntry.from_line(json.dumps(line).encode()).entry in entries
+    with pytest.raises(ValueError, match="its `text` is not what its `value` says"):
+        StoredEntry.from_line(json.dumps(wrong).encode())

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 from tests.agent.conftest import Open
 from tests.transfer._import import document, everything, lines, places, said, take
 
-from orbiter.memory import AgentMemory
+from orbiter.memory import AgentMemory, SQLiteMemoryStore
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.errors import QueryError, TransferError
+from orbiter.memory.errors import QueryError, StorageError, TransferError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.trust import Trust, trust_of
 from orbiter.memory.transfer import export_file, import_file
@@ -361,3 +362,46 @@ async def test_an_import_that_is_cancelled_leaves_no_write_under_way(
         await work
 
     assert (await alice.stats()).items == 2
+
+
+async def test_an_import_that_fails_says_how_much_was_stored_and_goes_on_when_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, out = tmp_path / "notes.csv", tmp_path / "out.jsonl"
+    table.write_text("text\n" + "".join(f"note {number}\n" for number in range(1_200)))
+    async with AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
+        ann = memory.scope("ann")
+        insert, calls = SQLiteMemoryStore.insert, count()
+
+        async def fails_later(self: SQLiteMemoryStore, *args: Any, **more: Any) -> Any:
+            if next(calls) == 2:
+                raise StorageError("the disk is full")
+            return await insert(self, *args, **more)
+
+        monkeypatch.setattr(SQLiteMemoryStore, "insert", fails_later)
+        with pytest.raises(StorageError) as failed:
+            await import_file(ann, table)
+        kept = (await ann.stats()).items
+        done = await import_file(ann, table)
+        await export_file(ann, out)
+
+    assert failed.value.__notes__ == [
+        (
+            f"{kept:,} from this file were stored before this, and stay; import it again to "
+            "continue: nothing is stored twice"
+        )
+    ]
+    assert (done.stored, done.unchanged) == (1_200 - kept, kept)
+    put, calls = SQLiteMemoryStore.put_records, count()
+
+    async def fails_at_second(self: SQLiteMemoryStore, *args: Any, **more: Any) -> Any:
+        if next(calls) == 1:
+            raise StorageError("the disk is full")
+        return await put(self, *args, **more)
+
+    monkeypatch.setattr(SQLiteMemoryStore, "put_records", fails_at_second)
+    async with AgentMemory(tmp_path / "b.db", embeddings=None) as memory:
+        with pytest.raises(StorageError) as failed:
+            await import_file(memory.scope("ann"), out)
+        kept = (await memory.scope("ann").stats()).items
+    assert failed.value.__notes__[0].startswith(f"{kept:,} from this file were stored")

@@ -237,10 +237,7 @@ def _plain_labels(extra: Any) -> Any:
 
 
 def rows_as_items(things: Iterable[Any], text: str | None) -> Sequence[Any]:
-    """Return rows as items whose content is the field *text*, and whose labels are the others.
-
-    Without *text*, what is given comes back as it is.
-    """
+    """Return rows as items: the field *text*, with the others as labels; without it, as is."""
     if text is None:
         return things  # type: ignore[return-value]  # a list, as the reader made it
     require_text("text", text)

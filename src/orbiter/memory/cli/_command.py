@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, report, say
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, no_command, report, say
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._settings_file import SHARED, file_setting, note_idle_key, pii_hook
 
@@ -463,6 +463,12 @@ def without_a_name(usual: Callable[[], str]) -> type[TyperGroup]:
             if not is_named and not ctx.resilient_parsing:  # a shell completes what there is
                 args = [usual(), *args]
             return super().parse_args(ctx, args)
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            """Return the command that *args* begin with; say which one may have been meant."""
+            if args and args[0] not in self.commands and not args[0].startswith("-"):
+                raise no_command(ctx.command_path, args[0], list(self.commands))
+            return super().resolve_command(ctx, args)
 
     return Group
 

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import Any
 
 from orbiter.memory.cli._text import clean
@@ -19,6 +20,7 @@ __all__ = [
     "UsageError",
     "error_text",
     "in_shell_words",
+    "no_command",
     "report",
     "say",
     "without_passwords",
@@ -95,6 +97,24 @@ _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
 
 class UsageError(Exception):
     """The command was called in a way that means nothing, or would do too much."""
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("set", "add", "save", "update", "record", "write"), ("put", "create")),
+    **dict.fromkeys(("delete", "del", "remove", "rm", "forget"), ("retract", "discard", "revoke")),
+    **dict.fromkeys(("ls", "all"), ("list",)),
+    **dict.fromkeys(("read", "view", "cat"), ("show", "get")),
+    "new": ("create", "put"),
+}
+"""What other programs call a command of a group."""
+
+
+def no_command(group: str, name: str, names: list[str]) -> UsageError:
+    """Return the error for a command that *group* has not, with the one that may be meant."""
+    near = [each for each in _OTHER_NAMES.get(name, ()) if each in names]
+    near = near or get_close_matches(name, names, n=1)
+    way = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(names)}"
+    return UsageError(f"`{group}` has no command `{name}`; {way}")
 
 
 class NotThereError(Exception):

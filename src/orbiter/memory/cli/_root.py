@@ -90,10 +90,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "commands.maintenance",
             "Copy the store to a new file, also while it is in use.",
         ),
-        "restore": (
-            "commands.history",
-            "Restore a forgotten memory, an earlier version, or a backup.",
-        ),
         "bench": (
             "commands.bench",
             "Benchmark this computer, beside other libraries that are installed.",
@@ -191,10 +187,35 @@ def _say_usage(error: Any, text: str) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{text}\n")
         return
+    option = getattr(error, "option_name", "")
+    meant = next((e for e in _OTHER_OPTIONS.get(option, ()) if e in _option_names(context)), None)
+    if meant is not None:
+        text = f"no such option: {option}; did you mean `{meant}`?"
     text = text.replace("Value error, ", "")  # what a value's own check raises begins so
     say(text[:1].lower() + text[1:] + _meant(context, text))
     if context is not None:
         say(f"{context.command_path} --help", kind="see")
+
+
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("--k", "--top-k", "--n", "--count", "--max"), ("--limit", "--memories")),
+    "--tags": ("--tag",),
+    "--user-id": ("--user",),
+    "--session-id": ("--session",),
+    "--agent-id": ("--agent",),
+    "--db": ("--url",),
+    "--store": ("--url",),
+    "--metadata": ("--extra",),
+    "--date": ("--at",),
+    "--when": ("--at",),
+    "--column": ("--text",),
+}
+"""What other programs call an option."""
+
+
+def _option_names(context: Any) -> set[str]:
+    command = getattr(context, "command", None)
+    return {name for each in getattr(command, "params", ()) for name in each.opts}
 
 
 def _meant(context: Any, text: str) -> str:
@@ -214,7 +235,7 @@ def _place_of(word: str, context: Any) -> str:
     around = getattr(context.parent, "command", None)
     if word in getattr(around, "commands", {}):
         return f"; options come after the command: `{context.parent.command_path} {word} --…`"
-    options = {name for each in context.command.params for name in each.opts}
+    options = _option_names(context)
     is_place = "://" in word or "/" in word or word.endswith((".db", ".sqlite"))
     if is_place and "--url" in options:
         return f"; did you mean `--url {word}`?"

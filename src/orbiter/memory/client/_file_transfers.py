@@ -104,7 +104,11 @@ def _said(line: bytes, where: str) -> ImportResult | Exception | tuple[int, int]
         if "report" in said:
             return _report(said["report"])
         if "error" in said:
-            return load_error(int(said["error"]["status"]), said["error"])
+            error = load_error(int(said["error"]["status"]), said["error"])
+            for note in said.get("notes", ()):
+                if note not in getattr(error, "__notes__", ()):
+                    error.add_note(str(note))
+            return error
         return int(said["read"]), int(said["of"])
     except UNREADABLE as exc:
         raise MemoryConnectionError(

@@ -50,6 +50,9 @@ FactKey = Annotated[
 ]
 FactValue = Annotated[str, Field(description="What is true now, such as `Oslo`.")]
 _MAX_HITS = 50
+_MAX_REPEATS = 20
+_MAX_WORDS = 1_000
+"""Characters of a memory by which others that say the same are searched."""
 _PART = 12_000
 """Characters that `memory_get` returns at a time."""
 
@@ -97,6 +100,8 @@ class Deleted(BaseModel):
 
     id: str
     restore: str
+    repeats: list[str] = []
+    """Ids of memories that say the same in the same words, and are still there."""
 
 
 class Listed(BaseModel):
@@ -376,12 +381,18 @@ class MemoryTools:
         return answer(to_memory(item), f"changed; {plain(item.id)} has version {item.version} now")
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
-        """Forget a memory."""
-        if not await self._handle_of_call(ctx).forget(id):
+        """Forget a memory. Memories that say the same stay: the answer has their ids."""
+        handle = self._handle_of_call(ctx)
+        item = await handle.get(id)
+        if item is None or not await handle.forget(id):
             raise ItemNotFoundError(id)
         way = _restoring(id)
+        repeats = await _repeats_of(handle, item)
+        names = ", ".join(map(plain, repeats))
+        said = f"; {names} say the same and are still there: delete these, too" if repeats else ""
         return answer(
-            Deleted(id=id, restore=way), f"forgotten; a person brings it back with `{way}`"
+            Deleted(id=id, restore=way, repeats=repeats),
+            f"forgotten; a person brings it back with `{way}`{said}",
         )
 
 
@@ -392,6 +403,15 @@ def _check_all(handle: "ScopedMemory", texts: list[str], more: dict[str, object]
             read(text, handle.scope, more, None)
         except ValueError as exc:
             raise QueryError(f"`texts.{place}`: {error_text(exc)}; nothing was stored") from exc
+
+
+async def _repeats_of(handle: "ScopedMemory", item: "MemoryItem") -> list[str]:
+    """Return the ids of what says the same as *item*, which search shows as one memory."""
+    from orbiter.memory.recall.near_duplicates import said_again  # noqa: PLC0415 - few need it
+
+    hits = await handle.recall(item.content[:_MAX_WORDS], mode="words", k=_MAX_REPEATS)
+    others = {each.id: each for hit in hits for each in (hit.item, *hit.repeats)}
+    return [each.id for each in said_again(item, others.values()) if each.id != item.id]
 
 
 async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":

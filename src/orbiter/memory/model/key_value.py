@@ -120,6 +120,7 @@ class StoredEntry:
             "scope": {name: getattr(self.scope, name) for name in scope_names(self.scope)},
             "path": entry.path,
             "key": entry.key,
+            **({} if (text := _readable(entry.value)) is None else {"text": text}),
             "value": b64encode(entry.value).decode(),
             "version": entry.version,
             "created_at": micros_of(entry.created_at),
@@ -138,6 +139,8 @@ class StoredEntry:
                 [Put(tuple(fields["path"]), fields["key"], b64decode(fields["value"]))]
             )
             end, ttl = fields.get("expires_at"), fields.get("ttl")
+            if "text" in fields and fields["text"] != _readable(put.value):  # type: ignore[union-attr]  # a `Put`
+                raise ValueError("its `text` is not what its `value` says; change both, or none")
             entry = Entry(
                 put.path,
                 put.key,
@@ -153,6 +156,21 @@ class StoredEntry:
             return cls(scope, entry, check_ttl(ttl))
         except (KeyError, TypeError, OverflowError, RecursionError) as exc:
             raise ValueError(f"it is not an entry ({type(exc).__name__}: {exc})") from None
+
+
+_MAX_READABLE = 65_536
+"""Bytes of a value that are written as text, too; a longer one would make a file twice as large."""
+
+
+def _readable(value: bytes) -> str | None:
+    """Return a value as text, for a person who reads the file; `None` if it is none."""
+    if len(value) > _MAX_READABLE:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\n\r\t" for each in text) else None
 
 
 def scope_names(scope: MemoryMetadata) -> list[str]:

@@ -29,7 +29,7 @@ from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native, store_records
 from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_columns, refuse_owner
-from orbiter.memory.transfer.report import ImportResult, Report
+from orbiter.memory.transfer.report import ImportResult, Report, note_stored
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer.native import ExportResult
@@ -92,10 +92,11 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
             )
         await aside.run(reader.open)
         coming = aside.run(reader.batch)
-        while batch := await coming:
+        while batch := await _next(coming, report):
             coming = aside.run(reader.batch)
             # A Ctrl-C waits for it: what is stored is counted, and what is counted is stored.
-            written, updated = await to_end(_store(store, scope, batch, report))
+            with note_stored(report.stored + report.updated):
+                written, updated = await to_end(_store(store, scope, batch, report))
             if updated and changed is not None:
                 await changed(store, updated)
             if written:
@@ -108,6 +109,11 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     if progress is not None:
         progress(reader.tally.total, reader.tally.total)
     return report.finished()
+
+
+async def _next(coming: Awaitable[list[ReadItem]], report: Report) -> list[ReadItem]:
+    with note_stored(report.stored + report.updated):
+        return await coming
 
 
 def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:

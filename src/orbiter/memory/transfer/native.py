@@ -32,7 +32,7 @@ from orbiter.memory.transfer._native_reader import FORMAT, FORMAT_VERSION, is_na
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
-from orbiter.memory.transfer.report import ImportResult, Problem
+from orbiter.memory.transfer.report import ImportResult, Problem, note_stored
 
 __all__ = [
     "FORMAT",
@@ -354,11 +354,13 @@ async def store_records(
             if own:
                 # As in `_import`: a Ctrl-C waits for what is under way.
                 putting = store.put_records(own, within=scope, overwrite=overwrite)
-                written = await to_end(putting)
+                with note_stored(stored):
+                    written = await to_end(putting)
                 stored += written
                 kept += (f"item `{item_id}`" for item_id in _kept(written))
             entries = [each for each in page if isinstance(each, StoredEntry)]
-            count, others = await to_end(_store_entries(store, entries, overwrite=overwrite))
+            with note_stored(stored):
+                count, others = await to_end(_store_entries(store, entries, overwrite=overwrite))
             stored += count
             kept += others
             seen += len(page)

@@ -1,8 +1,12 @@
 """What an import found, and what it could not read."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["ImportResult", "Problem", "Report"]
+from orbiter.memory.errors import MemoryError
+
+__all__ = ["ImportResult", "Problem", "Report", "note_stored"]
 
 _MAX_PROBLEMS = 100
 _SHOWN = 5
@@ -57,6 +61,20 @@ class ImportResult:
         lines += [f"  note: {note}" for note in self.notes]
         more = self.problem_count - min(len(self.problems), _SHOWN)
         return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))
+
+
+@contextmanager
+def note_stored(stored: int) -> Iterator[None]:
+    """Have an error say how much of a file was stored before it, as that stays."""
+    try:
+        yield
+    except MemoryError as exc:
+        if stored:
+            exc.add_note(
+                f"{stored:,} from this file were stored before this, and stay; import it again to "
+                "continue: nothing is stored twice"
+            )
+        raise
 
 
 @dataclass(slots=True)

@@ -156,7 +156,8 @@ def _remade(kind: type[MemoryError], words: str, attributes: Mapping[str, Any]) 
     error = kind.__new__(kind, words)
     error.args = (words,)
     for name, value in attributes.items():
-        error.__dict__[name] = tuple(value) if isinstance(value, list) else value
+        is_tuple = isinstance(value, list) and name != "__notes__"  # `add_note` takes a list only
+        error.__dict__[name] = tuple(value) if is_tuple else value
     return error
 
 

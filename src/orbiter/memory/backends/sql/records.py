@@ -165,7 +165,7 @@ def put(
     given = {record.id: record for record in records}
     for record in records if wanted else ():
         if not all(_is_as(item, wanted) for item in record.items):
-            raise AccessError(f"`{record.id}` belongs to somebody else; nothing was written")
+            raise AccessError(f"`{record.id}` belongs to somebody else, and stays as it is")
     if wanted:
         yield from dialect.reserve(list(given))
     kept = _Written(given, exact_extra)

@@ -13,7 +13,7 @@ from orbiter.memory.cli._command import CommandContext, command, new_app, withou
 from orbiter.memory.cli._completion import complete_chats
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._options import MinRelevance, Spread
+from orbiter.memory.cli._options import MinRelevance, Spread, read_words
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, scope_label
@@ -179,10 +179,11 @@ def _arguments(arguments: object) -> str:
 async def context(  # noqa: PLR0913 - the options of a command
     run: CommandContext,
     chat_id: Name,
-    asked: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="TASK", help="The task for the model; else the unanswered question."
+            metavar="TASK",
+            help="The task for the model, with or without quotes; else the unanswered question.",
         ),
     ] = None,
     *,
@@ -197,6 +198,7 @@ async def context(  # noqa: PLR0913 - the options of a command
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
 
     waiting = 0
+    asked = read_words(words) if words else None
     async with run.both(persona=persona) as (store, memory):
         conversation = memory.chat(chat_id)
         if not await conversation.items(rounds=1):

@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
-from orbiter.memory.cli._error_messages import UsageError, error_text
+from orbiter.memory.cli._error_messages import UsageError, error_text, say
 from orbiter.memory.cli._options import (
     Tags,
     read_end,
@@ -74,18 +74,29 @@ def check_all(things: Sequence[Thing], scope: Mapping[str, str], labels: Mapping
 
 
 async def remember_many(
-    out: Output, memory: "ScopedMemory", things: Sequence[str], labels: dict[str, Any]
+    out: Output, memory: "ScopedMemory", things: Sequence[Thing], labels: dict[str, Any]
 ) -> "list[MemoryItem]":
     """Store *things* in steps; what is durable is printed, whatever becomes of the rest."""
+    texts = [each.text for each in things]
     stored: list[MemoryItem] = []
     try:
         with out.progress("remembering", unit="memories") as advance:
             for start in range(0, len(things), _BATCH):
-                some = await memory.remember_many(things[start : start + _BATCH], **labels)
+                some = await memory.remember_many(texts[start : start + _BATCH], **labels)
                 stored += some
                 if not out.is_json:
                     print_ids(out, some)
                 advance(len(stored), len(things))
+    except BaseException:  # Ctrl-C, too: it is told, and goes on
+        if 0 < len(stored) < len(things):
+            rest = things[len(stored)].origin
+            begin = f", which begins at {rest}" if rest else ""
+            say(
+                f"{len(stored):,} of {len(things):,} are stored, and their ids are printed; run it "
+                f"again with the rest{begin}",
+                kind="note",
+            )
+        raise
     finally:
         if out.is_json and (stored or not things):
             print_ids(out, stored)
@@ -138,8 +149,7 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
     ] = False,
 ) -> None:
     """Store memories; print their ids."""
-    given = things_of(texts, by_line=lines)
-    things = [each.text for each in given]
+    things = things_of(texts, by_line=lines)
     if key is not None and len(things) != 1:
         raise UsageError(f"`--key` is for one memory, not for {len(things)}")
     labels: dict[str, Any] = {
@@ -152,10 +162,10 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
         "index": index,
     }
     # Before the store is opened: one bad line must neither make a file nor leave half of them.
-    check_all(given, run.target.scope() or {}, labels)
+    check_all(things, run.target.scope() or {}, labels)
     async with run.both(creates=True) as (store, memory):
         if len(things) == 1:
-            stored = [await memory.remember(things[0], **labels, idempotency_key=key)]
+            stored = [await memory.remember(things[0].text, **labels, idempotency_key=key)]
             print_ids(run.out, stored)
         else:
             stored = await remember_many(run.out, memory, things, labels)

@@ -68,6 +68,12 @@ async def talk(
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> int:
     """Talk to a model that remembers."""
+    model, origin = run.target.setting("model")
+    if model not in (None, "auto", "none") and origin == "--model":
+        raise UsageError(
+            "`--model` is `auto` or `none`, for embeddings; name the model that talks with "
+            f"`--llm {model}`"
+        )
     endpoint = None if scripted else _endpoint(llm, base_url)
     async with run.both(creates=True, persona=persona) as (store, memory):
         talked = _Talk(run, store, memory, memory.chat(chat_id), endpoint, budget, memories)

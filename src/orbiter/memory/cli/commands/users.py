@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shortened, stored
@@ -148,6 +148,11 @@ async def kv(
     same = [each for each in listed if _name(each) == name]
     # That of the scope itself, else the only one: of several, each must say whose it is.
     one = [each for each in same if _scope(each) == scope] or same
+    if name and not listed:
+        raise NotThereError(
+            f"there is no entry at `{one_line(name)}` of {run.target.describe()}; "
+            "`orbiter-memory kv` lists them"
+        )
     if len(one) == 1 and not run.out.is_json:
         _print_value(run, one[0].entry.value)
         return
@@ -170,7 +175,7 @@ async def kv(
     if len(listed) > limit:
         run.out.note(f"there are {len(listed) - limit:,} more; `--limit` lists more of them")
     elif not listed:
-        run.out.note(f"no entries at `{one_line(name)}`" if name else "no key-value entries here")
+        run.out.note("no key-value entries here")
 
 
 async def _entries(
@@ -182,12 +187,33 @@ async def _entries(
     from orbiter.memory.transfer.native import entry_pages  # noqa: PLC0415
 
     owner = None if scope is None else MemoryMetadata(**scope)
+    if is_served(memory) and owner is None:
+        users = page = await memory.users(limit=_PAGE)
+        while page.next is not None:
+            page = await memory.users(limit=_PAGE, cursor=page.next)
+            users += page
+        say(
+            "of a server, `--all` lists the entries of users, not those of their sessions and "
+            "agents; `orbiter-memory export` has all",
+            kind="note",
+        )
+        return [
+            StoredEntry(MemoryMetadata(user_id=user.user_id), entry)
+            for user in users
+            for entry in await _all_of(
+                memory.default_user if user.is_default else memory.scope(user.user_id)
+            )
+        ]
     if is_served(memory):
-        own = await handle.kv.list(limit=_PAGE)
-        while len(own) % _PAGE == 0 and (more := await _after(handle, own)):
-            own += more
-        return [StoredEntry(owner or MemoryMetadata(), each) for each in own]
+        return [StoredEntry(owner or MemoryMetadata(), each) for each in await _all_of(handle)]
     return [each async for page in entry_pages(memory.store, owner) for each in page]
+
+
+async def _all_of(handle: "ScopedMemory") -> "list[Entry]":
+    own = await handle.kv.list(limit=_PAGE)
+    while len(own) % _PAGE == 0 and (more := await _after(handle, own)):
+        own += more
+    return own
 
 
 async def _after(handle: "ScopedMemory", own: "list[Entry]") -> "list[Entry]":

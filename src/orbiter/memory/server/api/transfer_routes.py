@@ -174,7 +174,8 @@ class _Reading:
         try:
             await send(_line({"report": asdict(self._task.result())}))
         except MemoryError as exc:  # it went wrong in the middle; what was stored stays
-            await send(_line({"error": problem_for(self._principal, exc)[1]}))
+            notes = getattr(exc, "__notes__", [])  # counts only
+            await send(_line({"error": problem_for(self._principal, exc)[1], "notes": notes}))
 
     async def end(self) -> None:
         """Leave nothing behind."""
