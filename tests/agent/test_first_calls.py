@@ -181,6 +181,12 @@ async def test_a_method_of_other_libraries_is_named_as_here(memory: AgentMemory)
         (alice, "clear", "forget"),
         (memory, "delete_all", "forget"),
         (memory, "save", "remember"),
+        (memory, "user", "scope"),
+        (memory, "session", "chat"),
+        (memory, "ready", "flush"),
+        (alice, "similarity_search", "recall"),
+        (alice, "add_texts", "remember_many"),
+        (alice.chat("c"), "add_user_message", "add"),
         (alice.chat("c"), "add_message", "add"),
     ):
         with pytest.raises(AttributeError, match=f"did you mean `{meant}`"):
@@ -394,6 +400,7 @@ async def test_a_hit_stands_for_its_memory(any_memory: AgentMemory, who: str) ->
     await alice.remember("green tea")
     (hit,) = await alice.recall("tea", mode="words")
     assert (hit.id, hit.content) == (hit.item.id, "green tea")
+    assert (hit.metadata, hit.created_at) == (hit.item.metadata, hit.item.created_at)
 
     changed = await alice.update(hit, "black tea")
     assert changed.content == "black tea"
@@ -431,12 +438,21 @@ async def test_mem0s_calls_work_on_the_memory_itself(any_memory: AgentMemory, wh
     for found in (
         await any_memory.search("tea", user_id=user),
         await any_memory.search("tea", filters={"user_id": user, "topic": "drinks"}),
+        await any_memory.search("tea", user_id=user, top_k=3),
+        await any_memory.scope(user).search("tea", limit=3),
     ):
         assert [hit.item.id for hit in found] == [item.id]
     assert await any_memory.get_all(user_id=user) == [item]
     assert await any_memory.get_all(filters={"user_id": user}) == [item]
     assert await any_memory.get_all(user_id=f"bob-{who}") == []
     assert await any_memory.get_all(user_id=f"bob-{who}", filters={"user_id": user}) == []
+
+
+async def test_an_argument_that_mem0_has_is_answered_with_ours(memory: AgentMemory) -> None:
+    with pytest.raises(TypeError, match="`threshold`; did you mean `min_relevance`"):
+        await memory.search("tea", user_id="alice", threshold=0.5)  # type: ignore[call-arg]
+    with pytest.raises(QueryError, match="a `list` cannot be stored; .*several at once: `remember"):
+        await memory.remember(["tea", "milk"])  # type: ignore[call-overload]
 
 
 # Filters that nothing can match

@@ -28,6 +28,7 @@ from orbiter.memory.agent.keywords import (
     LimitNames,
     OwnerNames,
     ScopeId,
+    SizeNames,
     checked_keywords,
     unknown_attribute,
 )
@@ -274,13 +275,13 @@ class AgentMemory(Handle):
         user_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         run_id: ScopeId | None = None,
-        limit: int = 10,
         filters: Where | None = None,
+        **names: Unpack[SizeNames],
     ) -> "RecallResult":
         """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
         ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         handle, where = self._filtered(ids, filters)
-        return await handle.recall(query, k=limit, where=where)
+        return await handle.recall(query, where=where, **names)
 
     async def get_all(
         self,

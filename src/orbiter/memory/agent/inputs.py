@@ -396,6 +396,7 @@ def as_message(what: object) -> Mapping[str, Any]:
         raise QueryError(
             f"a `{name}` cannot be stored; give a string, a `MemoryItem`, a provider's message, "
             "or {'role': …, 'content': …}"
+            + ("; several at once: `remember_many`" if isinstance(what, list | tuple) else "")
         )
     return found
 

@@ -131,9 +131,13 @@ _MEANINGS = {
 
 _CALLS = {
     "put": "add remember save set store update upsert write",
-    "add": "add_message add_messages append log say send write",
+    "add": "add_ai_message add_message add_messages add_user_message append log say send write",
+    "remember_many": "add_documents add_many add_texts",
+    "scope": "for_user user with_user",
+    "chat": "conversation session thread",
+    "flush": "ready wait",
     "remember": "add insert memorize save store write",
-    "recall": "ask find query retrieve search",
+    "recall": "ask find get_relevant_documents invoke query retrieve search similarity_search",
     "end": "delete forget pop remove unset",
     "forget": "clear delete delete_all discard pop remove reset",
     "messages": "get_messages history",

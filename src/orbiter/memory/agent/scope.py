@@ -486,10 +486,10 @@ class ScopedMemory(MaintenanceMixin):
         return await self.remember_many(things, extra=metadata, format=format)
 
     async def search(
-        self, query: str, *, limit: int = 10, filters: Where | None = None
+        self, query: str, *, filters: Where | None = None, **names: Unpack[SizeNames]
     ) -> "RecallResult":
         """Recall; *filters* are `where`."""
-        return await self.recall(query, k=limit, where=filters)
+        return await self.recall(query, where=filters, **names)
 
     async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
         """List what is remembered, newest first; *filters* are `where`."""

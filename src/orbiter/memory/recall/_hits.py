@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.display import TableList, html_table, printable, shortened
-from orbiter.memory.model.items import MemoryItem, item_row
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.recall._explanation import Explanation
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
@@ -65,6 +66,16 @@ class Hit:
     def content(self) -> str:
         """The text of the item, as it was remembered."""
         return self.item.content
+
+    @property
+    def metadata(self) -> MemoryMetadata:
+        """Whose the item is, and its labels as `metadata.extra`."""
+        return self.item.metadata
+
+    @property
+    def created_at(self) -> datetime:
+        """When the item was said."""
+        return self.item.created_at
 
     @property
     def shown(self) -> MemoryItem:

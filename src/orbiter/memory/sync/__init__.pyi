@@ -400,8 +400,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         user_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         run_id: ScopeId | None = None,
-        limit: int = 10,
         filters: Where | None = None,
+        **names: Unpack[SizeNames],
     ) -> RecallResult:
         """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
     def get_all(
@@ -665,7 +665,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
         """Remember one or several things; *metadata* goes to `metadata.extra`."""
-    def search(self, query: str, *, limit: int = 10, filters: Where | None = None) -> RecallResult:
+    def search(
+        self, query: str, *, filters: Where | None = None, **names: Unpack[SizeNames]
+    ) -> RecallResult:
         """Recall; *filters* are `where`."""
     def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
         """List what is remembered, newest first; *filters* are `where`."""
