@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import orbiter.memory
-from orbiter.memory._lazy import install_command, missing_extra
+from orbiter.memory._lazy import install_command, lazy_pattern, missing_extra
 from orbiter.memory.deprecation import PEERS
 
 PROBE = """
@@ -84,6 +84,42 @@ def test_using_the_names_adds_nothing_but_pydantics_search_for_plugins(statement
     assert [entry for entry in found["seen"] if not any(s in entry for s in searched)] == []
     assert found["logging"] == []
     assert not set(found["modules"]) & {"openai", "pytest", "numpy", "orbiter.memory.testing"}
+
+
+def test_the_first_use_by_words_waits_for_no_validator_and_no_plugin(
+    tmp_path: Path,
+) -> None:
+    program = """
+import asyncio, json, sys
+from orbiter.memory import AgentMemory
+async def main():
+    async with AgentMemory(sys.argv[1], embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.remember("I love hiking in the mountains")
+        assert [hit.item.content for hit in await alice.recall("hiking")]
+asyncio.run(main())
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+assert not MemoryItem.__pydantic_complete__ and not MemoryMetadata.__pydantic_complete__
+print(json.dumps(sorted(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "new.db")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert not set(json.loads(done.stdout)) & {"importlib.metadata", "urllib.request", "email"}
+
+
+def test_a_pattern_is_compiled_on_first_use() -> None:
+    broken, pattern = lazy_pattern("("), lazy_pattern(r"A(\d)", re.IGNORECASE)
+
+    with pytest.raises(re.error):
+        broken.search("")
+    assert [match[1] for match in pattern.finditer("a1 A2")] == ["1", "2"]
+    assert (pattern.pattern, pattern.flags & re.IGNORECASE) == (r"A(\d)", re.IGNORECASE)
+    assert pattern.sub("x", "a1 b") == "x b"
 
 
 def test_the_probe_sees_a_file_a_thread_and_a_logger() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
+from orbiter.memory.recall import _dates
 from orbiter.memory.recall._dates import (
     Offset,
     Span,
@@ -373,3 +374,22 @@ def test_a_text_may_tell_one_day(text: str, day: tuple[int, int, int] | None) ->
     told = named_day(text, now=NOW)
 
     assert (None if told is None else (told.year, told.month, told.day)) == day
+
+
+_NEEDS = [
+    (_dates._NAMED, _dates._MONTHS),
+    (_dates._OFFSET, _dates._SIDES),
+    (_dates._PAST, _dates._ENDS),
+    (_dates._AGO, ("ago",)),
+    (_dates._WEEKDAY, ("day",)),
+    *((form, tuple("0123456789")) for form in (*_dates._NUMERIC, _dates._YEAR)),
+]
+
+
+@pytest.mark.parametrize("at", range(len(_NEEDS)))
+@given(st.data())
+def test_what_a_pattern_finds_has_a_word_that_it_is_used_for(at: int, data: st.DataObject) -> None:
+    form, words = _NEEDS[at]
+    text = data.draw(st.from_regex(form.pattern, alphabet=st.characters(codec="ascii")))
+
+    assert _dates._has_any(text, words)

@@ -36,8 +36,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
     }
 
     ours = {"_everyday", "_table", "_stems", "_time_words", "_topic_of", "_when"}  # word lists
-    without_texts = {"_no_model"}  # takes no argument
-    assert others - ours - without_texts == {"written"}  # of 16 questions, which are short
+    assert others - ours == {"written"}  # of 16 questions, which are short
     assert len(_caches()) >= 6
 
 

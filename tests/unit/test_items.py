@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from orbiter.memory import base
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
-from orbiter.memory.model.copying import copy_item, item_of_text, validated_copy
+from orbiter.memory.model.copying import copy_item, item_of_text, scope_of_ids, validated_copy
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -470,4 +470,27 @@ def test_an_item_of_a_text_that_no_store_keeps_is_refused(text: str) -> None:
         item_of_text(MemoryItem, text, MemoryMetadata())
     with pytest.raises(ValidationError) as made:
         MemoryItem(content=text)
+    assert str(quick.value) == str(made.value)
+
+
+_IDS = {"user_id": "ann", "session_id": None, "task_id": "", "agent_id": "x" * 1024}
+
+
+@pytest.mark.parametrize("ids", [{}, {"session_id": "ü"}, _IDS])
+def test_a_scope_of_ids_is_made_as_any_other(ids: dict[str, str | None]) -> None:
+    quick, made = scope_of_ids(ids), MemoryMetadata.model_validate(ids)
+
+    assert quick == made
+    assert quick.model_fields_set == made.model_fields_set
+    assert list(vars(quick)) == list(vars(made))
+    with pytest.raises(ValidationError):
+        quick.user_id = "ben"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\0b", "x" * 1025, 7])
+def test_a_scope_of_ids_that_no_store_keeps_is_refused(value: Any) -> None:
+    with pytest.raises(ValidationError) as quick:
+        scope_of_ids({"user_id": value})
+    with pytest.raises(ValidationError) as made:
+        MemoryMetadata(user_id=value)
     assert str(quick.value) == str(made.value)

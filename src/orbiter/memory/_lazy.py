@@ -1,10 +1,11 @@
-"""What loads on first use, so that importing costs nothing: names, old names, plug-ins, extras."""
+"""What loads on first use, so that importing costs nothing: names, patterns, plug-ins, extras."""
 
 import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Mapping, Sequence
     from importlib.metadata import EntryPoint
     from typing import Any, TypeVar
@@ -17,6 +18,7 @@ __all__ = [
     "install_command",
     "installed_from",
     "lazy_names",
+    "lazy_pattern",
     "load_adapter",
     "load_plugin",
     "missing_extra",
@@ -68,6 +70,35 @@ def lazy_names(
         return value
 
     return load, lambda: sorted(vars(sys.modules[package])["__all__"])
+
+
+class _LazyPattern:
+    """A regular expression that is compiled when one of its methods is first looked up."""
+
+    __slots__ = (
+        *("_source", "findall", "finditer", "flags", "fullmatch", "match", "pattern", "search"),
+        *("split", "sub", "subn"),
+    )
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._source = (pattern, flags)
+
+    def __getattr__(self, name: str) -> "Any":
+        """Compile it. Every slot is filled then, so this is not called again."""
+        import re  # noqa: PLC0415 - the package itself needs it not
+
+        compiled = re.compile(*self._source)
+        for each in self.__slots__[1:]:
+            setattr(self, each, getattr(compiled, each))
+        return getattr(compiled, name)
+
+
+def lazy_pattern(pattern: str, flags: int = 0) -> "re.Pattern[str]":
+    """Return `re.compile(pattern, flags)`, compiled on first use.
+
+    For patterns that many programs never use, and for long ones: a long one takes milliseconds.
+    """
+    return _LazyPattern(pattern, flags)  # type: ignore[return-value]  # it has the same methods
 
 
 def old_names(

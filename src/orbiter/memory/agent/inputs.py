@@ -1,7 +1,6 @@
 """Input validation: texts, messages and items as items of one scope. Pure functions."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,6 +8,7 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.agent.keywords import ScopeId, Time, as_name, read_time
 from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.model.copying import copy_item, copy_metadata, item_of_text
@@ -82,7 +82,7 @@ Index = bool | Sequence[str]
 EDITED = "edited"
 """The key in `metadata.extra` that says that the text is not its source's any more."""
 
-_WHICH = re.compile(r"^message (\d+)")
+_WHICH = lazy_pattern(r"^message (\d+)")
 """How it is told which message cannot be read."""
 
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")

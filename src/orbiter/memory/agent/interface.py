@@ -23,7 +23,7 @@ from orbiter.memory.agent.keywords import (
 )
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.copying import copy_metadata
+from orbiter.memory.model.copying import copy_metadata, scope_of_ids
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.model.value_counts import DEFAULT_USER
@@ -294,7 +294,7 @@ def scope_of(
 @lru_cache(maxsize=1024)
 def _checked_scope(*ids: str | None) -> MemoryMetadata:
     """Return the scope of these ids. A server makes the same handles for every request."""
-    return MemoryMetadata(**dict(zip(SCOPE_FIELDS, ids, strict=True)))
+    return scope_of_ids(dict(zip(SCOPE_FIELDS, ids, strict=True)))
 
 
 def check_actor(by: str | None) -> str | None:

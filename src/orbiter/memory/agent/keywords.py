@@ -5,7 +5,6 @@ unknown keyword is a `TypeError` that names the nearest one.
 """
 
 import inspect
-import re
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import date, datetime
@@ -16,6 +15,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
@@ -146,7 +146,7 @@ _CALLS = {
 }
 """What else people call a method; a handle that has it answers with its name."""
 
-_DATETIME = re.compile(r"(?<!\w)datetime(?![.\w])")
+_DATETIME = lazy_pattern(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
 
 _LIBRARY = __name__.partition(".agent.")[0]

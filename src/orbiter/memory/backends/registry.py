@@ -6,14 +6,13 @@ A package adds a scheme by an entry point in the group `orbiter_memory.stores`, 
 
 import inspect
 import os
-import re
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory._lazy import load_plugin, old_names, plugins
+from orbiter.memory._lazy import lazy_pattern, load_plugin, old_names, plugins
 from orbiter.memory.backends.urls import identity
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
@@ -53,9 +52,9 @@ StoreFactory = Callable[..., Any]
 It is given `embeddings=` and `audit=`, too, if it takes arguments of these names.
 """
 
-_SCHEME = re.compile(r"[a-z][a-z0-9.+-]*")
-_HALF_AN_ADDRESS = re.compile(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
-_HALF_A_SERVER = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]):\d{1,5}(/.*)?")
+_SCHEME = lazy_pattern(r"[a-z][a-z0-9.+-]*")
+_HALF_AN_ADDRESS = lazy_pattern(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
+_HALF_A_SERVER = lazy_pattern(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]):\d{1,5}(/.*)?")
 _WAYS = "use `sqlite:///file.db`, a path, `memory://`, `postgresql://…` or `redis://…`"
 _SERVERS = ("http://", "https://")
 

@@ -3,8 +3,9 @@
 What is not understood is not shown: a password with a `/` or `#` in it looks like something else.
 """
 
-import re
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+from orbiter.memory._lazy import lazy_pattern
 
 __all__ = [
     "check_address",
@@ -25,7 +26,7 @@ _HARMLESS = (
     *("replicas", "replica_wait", "replica_sees", "statement_cache_size", "wait_replicas"),
     *("wait_ms", "partitions"),
 )
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
+_HOST = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
 
 
 def check_address(dsn: object) -> None:

@@ -1,7 +1,7 @@
 """Copies of items: what a store takes in and gives out shares nothing with what it holds."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.items import (
     MAX_NATIVE,
+    MAX_SCOPE_ID,
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -30,6 +31,7 @@ __all__ = [
     "copy_metadata",
     "copy_value",
     "item_of_text",
+    "scope_of_ids",
     "share_values",
     "unchecked_item",
     "validated_copy",
@@ -56,6 +58,7 @@ _ALL_FIELDS = {kind: set(kind.model_fields) for kind in _OPEN_FIELDS}
 
 Shared: nothing is ever added to it. A set of its own would be a third of what an item takes.
 """
+_SCOPE_FIELDS = ("user_id", "session_id", "task_id", "agent_id")
 _PLAIN = MemoryItem.model_fields["memory_type"].default
 _new, _set = object.__new__, object.__setattr__
 SLOT_SETTERS = tuple(
@@ -106,6 +109,29 @@ def unchecked_item(kind: type[_Plain], content: str, metadata: MemoryMetadata) -
     _set(item, "__pydantic_extra__", None)
     _set(item, "__pydantic_private__", None)
     return item
+
+
+def scope_of_ids(ids: Mapping[str, str | None]) -> MemoryMetadata:
+    """Return `MemoryMetadata(**ids)`, without a validator if every id is a plain text.
+
+    Most programs name a user before they do anything else, and many make no item themselves. So
+    they need not wait until pydantic has built its first validator and looked for plug-ins.
+    """
+    try:
+        is_plain = all(
+            value is None or (type(value) is str and check_text(value, max_bytes=MAX_SCOPE_ID))
+            for value in ids.values()
+        )
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        return MemoryMetadata(**ids)  # which says what is wrong with it
+    scope = _new(MemoryMetadata)
+    _set(scope, "__dict__", {**dict.fromkeys(_SCOPE_FIELDS), **ids, "extra": {}})
+    _set(scope, "__pydantic_fields_set__", set(ids))
+    _set(scope, "__pydantic_extra__", None)
+    _set(scope, "__pydantic_private__", None)
+    return scope
 
 
 def copy_item(item: MemoryItem) -> MemoryItem:

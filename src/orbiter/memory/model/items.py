@@ -33,6 +33,7 @@ __all__ = [
     "INDEXED_BY",
     "MAX_JSON",
     "MAX_NATIVE",
+    "MAX_SCOPE_ID",
     "RESERVED",
     "SCRIPTED",
     "AIMemory",
@@ -104,8 +105,16 @@ MAX_NATIVE = 8 * 2**20
 """Most bytes of JSON in `native`: pictures are sent in it."""
 
 
+MAX_SCOPE_ID = 1024
+"""Most bytes of a user's id, and of a session's, a task's and an agent's."""
+
+
 def _name(value: str) -> str:
     return check_name(value, max_chars=256)
+
+
+def _scope_id(value: str) -> str:
+    return check_text(value, max_bytes=MAX_SCOPE_ID)
 
 
 def _json(value: object) -> Json:
@@ -126,7 +135,7 @@ def _iso(value: datetime) -> str:
 
 
 _Name = Annotated[StrictStr, AfterValidator(_name)]
-_ScopeId = Annotated[StrictStr, AfterValidator(lambda value: check_text(value, max_bytes=1024))]
+_ScopeId = Annotated[StrictStr, AfterValidator(_scope_id)]
 _JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
 _NativeObject = Annotated[dict[str, Any], BeforeValidator(_native)]
 _JsonObjects = Annotated[list[dict[str, Any]], BeforeValidator(_json)]

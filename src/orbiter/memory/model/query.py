@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Condition, Where, parse_where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -85,7 +86,7 @@ def _copied(value: object) -> object:
 
 _FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_CURSOR = re.compile(r"([0-9a-f]{15})([.:]|\+[0-9a-f]{4})(.+)", re.DOTALL)
+_CURSOR = lazy_pattern(r"([0-9a-f]{15})([.:]|\+[0-9a-f]{4})(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """The candidates of one question, with the conversation around them. Values only."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, index_texts, role_of
 from orbiter.memory.tasks.offload import is_much_text
@@ -49,7 +49,7 @@ def are_many(items: Iterable[MemoryItem]) -> bool:
     return is_much_text(items, many=_MANY)
 
 
-_BEFORE_COLON = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s+\S")
+_BEFORE_COLON = lazy_pattern(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s+\S")
 _LABELS = frozenset(
     """
     action actions address agenda ai answer assistant bot bug date decision done email error example

@@ -6,10 +6,11 @@ an `Offset`, which becomes a time where somebody finds out when that was.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall import _foreign_times
 from orbiter.memory.tasks.offload import search
 
@@ -46,13 +47,13 @@ _ORDINALS = {
     )
 }
 _ORDINAL = "|".join(sorted(_ORDINALS, key=len, reverse=True))
-_NAMED = re.compile(
+_NAMED = lazy_pattern(
     rf"\b(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+|(?P<ordinal>{_ORDINAL})\s+of\s+)?"
     rf"(?P<month>{'|'.join(_MONTHS)})\b"
     rf"(?:\s+(?P<after>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)|\s+(?:the\s+)?(?P<later>{_ORDINAL})\b)?"
     rf"(?:(?:,\s*|\s+)(?P<year>\d{{4}})\b)?"
 )
-_PART = re.compile(
+_PART = lazy_pattern(
     r"\b(?:(?P<which>first|second|third|fourth|last|1st|2nd|3rd|4th)\s+(?P<unit>week|weekend|half)"
     r"\s+(?:of|in)|(?P<vague>early|mid|late)|(?P<end>beginning|start|middle|end)\s+of)[\s-]{1,4}\Z"
 )
@@ -65,36 +66,36 @@ _VAGUE = {
 _BEFORE = 32
 """Characters before a month that say which part of it is meant."""
 _NUMERIC = (
-    re.compile(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b"),
-    re.compile(r"\b(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})\b"),
+    lazy_pattern(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b"),
+    lazy_pattern(r"\b(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})\b"),
 )
-_YEAR = re.compile(r"\b(?:in|of|during|since|year)\s+(?P<year>(?:19|20)\d{2})\b")
-_AGO = re.compile(
+_YEAR = lazy_pattern(r"\b(?:in|of|during|since|year)\s+(?P<year>(?:19|20)\d{2})\b")
+_AGO = lazy_pattern(
     rf"\b(?P<count>\d{{1,3}}|a couple of|a few|{'|'.join(_NUMBERS)})\s+"
     r"(?P<unit>day|week|month|year)s?\s+ago\b"
 )
-_PAST = re.compile(
+_PAST = lazy_pattern(
     r"\b(?P<which>last|past|previous|this)\s+"
     rf"(?:(?P<count>\d{{1,3}}|couple of|few|{'|'.join(_NUMBERS)})\s+)?"
     r"(?P<unit>day|week|month|year|weekend)s?\b(?!\s+of\b)"
 )
 _COUNT = rf"\d{{1,3}}|a couple of|a few|{'|'.join(_NUMBERS)}"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = re.compile(
+_WEEKDAY = lazy_pattern(
     rf"\b(?:last|this|past|on)\s+(?P<day>{'|'.join(_DAYS)})\b(?!\s+(?:before|after|following)\b)"
 )
-_OFFSET = re.compile(
+_OFFSET = lazy_pattern(
     rf"\b(?:(?P<count>{_COUNT})\s+(?P<unit>day|week|month|year)s?"
     rf"|the\s+(?:very\s+)?(?P<whole>day|morning|evening|night|week|month|year|weekend)"
     rf"|(?:the|on)\s+(?P<weekday>{'|'.join(_DAYS)}))"
     r"\s+(?P<side>before|after|following|prior\s+to)\s+(?P<anchor>[^?!;,]{2,80}(?:,\s*\d{4})?)"
 )
 # "may" and "march" are words of their own unless something makes them a month.
-_MAKES_MONTH = re.compile(
+_MAKES_MONTH = lazy_pattern(
     r"\b(?:in|of|during|since|until|by|last|this|next|early|late|mid)[\s-]{1,4}\Z"
 )
 
-_TIME = re.compile(
+_TIME = lazy_pattern(
     rf"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|weekend|since|just|week|month"
     rf"|year|morning|{'|'.join(m for m in _MONTHS if m not in ('may', 'march'))}"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|spring|summer|autumn|winter|(?:19|20)\d{2})s?\b"
@@ -142,7 +143,8 @@ def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
     in_english = _foreign_times.in_english(text)
     lowered = (text if in_english is None else in_english).casefold()
     times: list[Span] = []
-    for match in _NAMED.finditer(lowered):
+    # A pattern is used only where a word is that it needs: most questions name no time.
+    for match in _NAMED.finditer(lowered) if _has_any(lowered, _MONTHS) else ():
         name = match["month"]
         word = match["ordinal"] or match["later"]
         day = int(match["before"] or match["after"] or _ORDINALS.get(word or "", 0)) or None
@@ -152,23 +154,28 @@ def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
         if is_plain or _MAKES_MONTH.search(before):
             part = (day, None) if day else _part_of_month(before)
             times.append(Span(year, _MONTHS.index(name) + 1, part[0], last=part[1]))
+    has_digits = any(map(str.isdigit, lowered))
     times += [
         Span(int(match["year"]), int(match["month"]), int(match["day"]))
-        for form in _NUMERIC
+        for form in (_NUMERIC if has_digits else ())
         for match in form.finditer(lowered)
     ]
-    if not times:
+    if has_digits and not times:
         times += [Span(int(match["year"])) for match in _YEAR.finditer(lowered)]
     days = {span for span in times if span.year and span.month and span.day and not span.last}
     # "Last week, as mentioned on 6 November 2023" is the week before that day.
     base = next(iter(days)) if len(days) == 1 else None
     times += _relative(lowered, _noon(base, now) if base and _is_real(base) else now)
-    for offset in _OFFSET.finditer(lowered):
+    for offset in _offset_matches(lowered):
         if len(offset["anchor"]) < len(lowered) and (
             base_day := named_day(offset["anchor"], now=now)
         ):
             times.append(_offset(offset).from_day(base_day))
     return tuple(span for span in dict.fromkeys(times) if _is_real(span))
+
+
+def _has_any(text: str, words: Iterable[str]) -> bool:
+    return any(word in text for word in words)
 
 
 def _part_of_month(before: str) -> tuple[int | None, int | None]:
@@ -212,15 +219,23 @@ class Offset(NamedTuple):
 
 def offsets(text: str) -> tuple[Offset, ...]:
     """Return the times of *text* that are told by something whose own time it does not tell."""
-    every = map(_offset, _OFFSET.finditer(text.casefold()))
+    every = map(_offset, _offset_matches(text.casefold()))
     unknown = (each for each in every if named_day(each.anchor, now=_SOME_DAY) is None)
     return tuple(each for each in unknown if not each.anchor.startswith(_NO_EVENTS))
 
 
+_SIDES = ("before", "after", "following", "prior")
+"""One of these is in every match of `_OFFSET`, as a month is in every one of `_NAMED`,"""
+_ENDS = ("last", "past", "previous", "this")
+"""and one of these in every match of `_PAST`."""
 _TOLD = 8.0
 """Days within which people speak of what happened."""
 _NO_EVENTS = ("today", "tomorrow", "tonight", "now")
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def _offset_matches(lowered: str) -> Iterable[re.Match[str]]:
+    return _OFFSET.finditer(lowered) if _has_any(lowered, _SIDES) else ()
 
 
 def _offset(match: re.Match[str]) -> Offset:
@@ -254,16 +269,17 @@ _ABOUT_A_DAY = timedelta(days=9)
 
 def _relative(lowered: str, now: datetime) -> list[Span]:
     found = []
-    for match in _AGO.finditer(lowered):
+    for match in _AGO.finditer(lowered) if "ago" in lowered else ():
         written = match["count"].removeprefix("a ") if " " in match["count"] else match["count"]
         count = int(written) if written.isdigit() else _NUMBERS[written]
         found.append(_from(now, count, _UNITS[match["unit"]]))
-    found += [_past(match, now) for match in _PAST.finditer(lowered)]
-    for match in _WEEKDAY.finditer(lowered):
+    if _has_any(lowered, _ENDS):
+        found += [_past(match, now) for match in _PAST.finditer(lowered)]
+    for match in _WEEKDAY.finditer(lowered) if "day" in lowered else ():
         back = (now.weekday() - _DAYS.index(match["day"])) % 7 or 7
         day = _shifted(now, -back)
         found.append(Span(day.year, day.month, day.day))
-    if re.search(r"\byesterday\b", lowered):
+    if "yesterday" in lowered and re.search(r"\byesterday\b", lowered):
         found.append(_from(now, 1, 1.0))
     return found
 

@@ -8,7 +8,6 @@ which of them count.
 
 import functools
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from itertools import islice
 from operator import mul
 from typing import NamedTuple, TypeVar
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._dates import has_time
@@ -105,7 +105,7 @@ def _text_features(content: str) -> TextFeatures:
 
 # A capital letter within a sentence: at its start, every word has one. It begins with the blank, as
 # that is found much faster than what has to stand before it.
-_SPECIFIC = re.compile(r"[ \d](?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] )|(?<=[,;] ))[^\Wa-z\d_][\w’'-]+)")
+_SPECIFIC = lazy_pattern(r"[ \d](?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] )|(?<=[,;] ))[^\Wa-z\d_][\w’'-]+)")
 _MAX_SPECIFICS = 8
 _ENOUGH = 2
 """Names and numbers that count: more of them make no better answer."""

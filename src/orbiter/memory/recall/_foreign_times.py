@@ -8,6 +8,7 @@ as `words.tokens` returns words.
 import re
 from functools import cache
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE
 from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
 from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
@@ -159,10 +160,10 @@ _UNSPACED = (
     ("[月火水木金土日]曜日?|(?:星期|周|週|礼拜)[一二三四五六日天]", "season"),
     ("今日|今天|明日|明天|[春夏秋冬]", "season"),
 )
-_UNSPACED_WHEN = re.compile(
+_UNSPACED_WHEN = lazy_pattern(
     "いつ|何時|何年|何月|何日|何曜日|どのくらいの期間|什么时候|什麼時候|何时|几点|几号|几月|哪天|哪年|哪一年|多久"
 )
-_PIECE = re.compile(r"\d+(?:[./-]\d+)+|\d+|[^\W\d_]+")
+_PIECE = lazy_pattern(r"\d+(?:[./-]\d+)+|\d+|[^\W\d_]+")
 
 
 @cache

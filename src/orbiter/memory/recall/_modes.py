@@ -3,7 +3,7 @@
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -77,11 +77,12 @@ def no_model_by_choice() -> Iterator[None]:
         _is_choice.reset(token)
 
 
-def warn_once(what: str, text: str) -> None:
+def warn_once(what: str, text: str | Callable[[], str]) -> None:
     """Warn with *text*, unless *what* was told before; the one who called recall is named."""
     if what in _warned or (what == "no model" and _is_choice.get()):
         return
     _warned.add(what)
+    text = text if isinstance(text, str) else text()
     frame = _caller()
     if frame is None:
         warnings.warn(text, stacklevel=2)

@@ -9,35 +9,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
 __all__ = ["Question", "in_words", "matter_of", "read", "shortened", "written"]
 
-_WHEN = re.compile(
+_WHEN = lazy_pattern(
     r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
     r"(?:year|month|date|day|time|season))\b",
     re.IGNORECASE,
 )
-_YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
-_PAST = re.compile(
+_YOU = lazy_pattern(r"\b(?:you|your|yours)\b", re.IGNORECASE)
+_PAST = lazy_pattern(
     r"\b(?:did|didn't|was|wasn't|were|weren't|had|hadn't|used to|ago|previous(?:ly)?|former(?:ly)?"
     r"|originally|initially|earlier|back then|in the past|at first|(?<!how )old|ever)\b"
     r"|\b(?:have|has)\s+(?:i|we|you|they|he|she|it)\b|\bbefore\W*$|^\W*(?:(?:where|what|who|which\s+\w+)\s+)?(?:have|has)\b",
     re.IGNORECASE,
 )
 """What makes a question one about the past."""
-_PRESENT = re.compile(
+_PRESENT = lazy_pattern(
     r"\b(?:now|currently?|do|does|don't|doesn't|is|isn't|are|aren't|am|still|today)\b|\w'(?:s|re|m)\b",
     re.IGNORECASE,
 )
-_NOW = re.compile(
+_NOW = lazy_pattern(
     r"\b(?:now|nowadays|currently?|still|any ?more|latest|newest"
     r"|at (?:the moment|present)|these days)\b",
     re.IGNORECASE,
 )
-_SPREAD = re.compile(
+_SPREAD = lazy_pattern(
     r"\b(?:in (?:which|what) (?:order|sequence)|(?:in )?(?:the )?(?:chronological|temporal) order"
     r"|chronologically|(?:the )?order (?:of|in which)|in order(?! to\b| that\b| for\b)"
     r"|(?:a |the )?(?:timeline|sequence) of"
@@ -51,7 +52,7 @@ _SPREAD = re.compile(
     re.IGNORECASE,
 )
 """What asks for a sequence, or for the sum of a long matter."""
-_ASKS_TO_TELL = re.compile(
+_ASKS_TO_TELL = lazy_pattern(
     r"\b(?:(?:can|could|would|will) you|please|give me|tell me|show me|list|describe|mention(?:ed)?"
     r"|only|just|(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+) (?:items|points|things)"
     r"|(?:the )?(?:different|various)? ?(?:aspects|steps|events|stages|topics|things)"

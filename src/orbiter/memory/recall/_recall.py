@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypedDict, TypeVar
 
 from orbiter.memory._lazy import install_command, installed_from
@@ -38,7 +37,6 @@ __all__ = ["RecallOptions", "check_scope", "recall"]
 _T = TypeVar("_T")
 
 
-@cache
 def _no_model() -> str:
     here = "" if installed_from()[0] is None else f"; here: {install_command('local')}"
     return (
@@ -159,7 +157,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:
-        warn_once("no model", _no_model())
+        warn_once("no model", _no_model)
     seen = vector = None
     # A model has threads of its own, so what is read before it and after it are two steps.
     if mode in ("hybrid", "meaning") and has_model:

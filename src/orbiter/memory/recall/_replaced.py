@@ -5,7 +5,6 @@
 only, and careful: what is not clearly replaced keeps its place, and nothing is ever left out.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +12,7 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.trust import trust_of
@@ -55,10 +55,10 @@ _MAX_CHARACTERS, _MAX_SENTENCE = 2_000, 400
 _MAX_BYTES = 8 * 2**20
 """How much is remembered of what was read, some 3 KB of a text: each question compares hundreds."""
 
-_SENTENCE = re.compile(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
-_CLAUSE = re.compile(r"[,;:]\s|\s[–—-]+\s|\s(?:but|and then|so)\s")
+_SENTENCE = lazy_pattern(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
+_CLAUSE = lazy_pattern(r"[,;:]\s|\s[–—-]+\s|\s(?:but|and then|so)\s")
 
-_CHANGE = re.compile(
+_CHANGE = lazy_pattern(
     r"\b(?:(?<!years )(?<!months )(?<!weeks )(?<!right )(?<!just )(?<!for )(?<!by )(?<!until )now"
     r"(?! and (?:then|again))(?! that)|nowadays|these days|currently|instead|from now on|as of"
     r"|since (?:then|last|this|january|february|march|april|may|june|july|august|september|october"
@@ -70,9 +70,9 @@ _CHANGE = re.compile(
     r"|handed over|joined|started (?:as|at|working)|got married)\b"
 )
 """Cues that something is no longer what it was."""
-_NEW = re.compile(r"\b(?:a|my|our|the|his|her|its|their) new (?P<what>\w+(?: \w+)?)")
+_NEW = lazy_pattern(r"\b(?:a|my|our|the|his|her|its|their) new (?P<what>\w+(?: \w+)?)")
 """Something new replaces the old one of its kind."""
-_OBJECT_AFTER = re.compile(
+_OBJECT_AFTER = lazy_pattern(
     r"\b(?:no longer|used to|instead of|rather than|in place of|stopped|quit|gave up|given up"
     r"|dropped|cancelled|canceled|called off|left|sold|got rid of|pulled out of|backed out of"
     r"|dropped out of|resigned(?: from)?|retired from|withdrew from|ended|broke up with"
@@ -80,15 +80,15 @@ _OBJECT_AFTER = re.compile(
     r"|(?:switched|changed|moved|went|gone|swapped|transferred) (?:over )?from)\b(?P<object>.*)"
 )
 """Cues of an end: what follows is what ended; if nothing follows, it is what stands before."""
-_OBJECT_BEFORE = re.compile(
+_OBJECT_BEFORE = lazy_pattern(
     r"\A(?P<object>.*)\b(?:(?:is|are|was|were|be|been|'s|'re) (?:now |all )?(?:cancelled|canceled"
     r"|called off|off(?! to)|over|closed|gone|history|discontinued|sold|dropped)|fell through"
     r"|fallen through|closed|shut down|has left|have left|(?:is|are)(?:n't| not) happening)\b"
 )
-_OBJECT_BETWEEN = re.compile(
+_OBJECT_BETWEEN = lazy_pattern(
     r"(?:\bnot\b|n't\b|\bnever\b)(?P<object>.*?)\b(?:any ?more|any longer)\b"
 )
-_ANY_CUE = re.compile(
+_ANY_CUE = lazy_pattern(
     r"\b(?:now|nowadays|these|currently|instead|as of|since|moved|relocated|switched|changed"
     r"|swapped|replaced|renamed|became|become|postponed|rescheduled|brought|put off|raised"
     r"|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen|turns out|turned out"
@@ -99,10 +99,10 @@ _ANY_CUE = re.compile(
     r"|any ?more|any longer)\b"
 )
 """At least one of these stands in whatever one of the cues above is found in."""
-_OBJECT_ENDS = re.compile(
+_OBJECT_ENDS = lazy_pattern(
     r"\b(?:and|but|because|since|as|to|by|with|for|so|when|after|before|in order|due)\b"
 )
-_UNREAL = re.compile(
+_UNREAL = lazy_pattern(
     r"\b(?:maybe|perhaps|might|could|would|should|if|whether|unless"
     r"|(?:think|thought|thinking|dream\w*|talk\w*) (?:about|of)|consider\w*"
     r"|plan(?:s|ned|ning)? (?:to|on)|wants? to|wanted to|hop(?:e|es|ing)|wish\w*|almost|nearly"
@@ -111,8 +111,8 @@ _UNREAL = re.compile(
     r"|started|quit|left|stopped)\b"
 )
 """What has not happened, or goes on as before."""
-_ADDED = re.compile(r"\b(?:also|too(?=\W*$)|as well|another|second|besides|in addition|both)\b")
-_PRONOUN = re.compile(r"\b(?:it|them|that|this|him|her|there)\b")
+_ADDED = lazy_pattern(r"\b(?:also|too(?=\W*$)|as well|another|second|besides|in addition|both)\b")
+_PRONOUN = lazy_pattern(r"\b(?:it|them|that|this|him|her|there)\b")
 _FIRST = frozenset(("i", "we", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'll", "we'd"))
 _LEADING = frozenset(
     """
@@ -144,9 +144,9 @@ _TOPICS = (
     "eat diet food vegetarian vegan",
 )
 """Words for a state and for its change, which stand for each other."""
-_OF_PLACE = re.compile(r"\bmoved (?!the\b|my\b|our\b|his\b|her\b|their\b|a\b|an\b|it\b)")
+_OF_PLACE = lazy_pattern(r"\bmoved (?!the\b|my\b|our\b|his\b|her\b|their\b|a\b|an\b|it\b)")
 """To have moved is to live elsewhere, but not to have moved the sofa."""
-_EVENT = re.compile(
+_EVENT = lazy_pattern(
     r"(?<!is )(?<!are )(?<!am )(?<!i'm )(?<!be )(?<!'s )(?<!'re )\b(?:\w{2,}ed|ate|bought|broke"
     r"|built|came|did|drank|drove|fell|felt|flew|forgot|found|gave|got|had|heard|held|kept|knew|left|lost"
     r"|made|met|paid|ran|rode|said|sang|saw|sent|slept|sold|spent|stood|swam|taught|thought|told"

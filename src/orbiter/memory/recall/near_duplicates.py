@@ -9,13 +9,13 @@ never hidden. A bare number in brackets at the end is no fact: it only numbers c
 different users never repeat each other.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._candidate_pool import Clusters, speaker_of
@@ -47,7 +47,7 @@ _ALIKE = 0.9
 """Share of terms in common from which two items nearly say the same."""
 _VARIED = 0.75
 """The same for texts of a flood in which a word is another each time."""
-_SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[-+\u2212]?\d+(?:[.,:/-]\d+)*|[^\w\s]")
+_SAID = lazy_pattern(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[-+\u2212]?\d+(?:[.,:/-]\d+)*|[^\w\s]")
 _PLAIN = frozenset(".,!?;:'\"()\u2026\u2018\u2019\u201c\u201d-\u2013\u2014")
 _FILLERS = frozenset(("a", "an", "the"))
 _SKETCHES = 3
@@ -60,11 +60,11 @@ _MAX_KINDS = 64
 """Different texts of one sketch that others are compared with."""
 _CENTRES = 3
 """How many of them are tried as the middle of a flood of words that vary."""
-_LONG_WORDS = re.compile(r"[a-z]{4,}")
-_DIGITS = re.compile(r"\d+")
-_COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
+_LONG_WORDS = lazy_pattern(r"[a-z]{4,}")
+_DIGITS = lazy_pattern(r"\d+")
+_COPY_NUMBER = lazy_pattern(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
 _LONGEST_MARK = 40
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = lazy_pattern(r"[^\W\d_]+")
 _MARKS = 512
 _ROUNDING = 1e-6
 _ROOM = (1 - _ALIKE) / (1 + _ALIKE)

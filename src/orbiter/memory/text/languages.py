@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.text.stemmers import stem_in
 
 __all__ = [
@@ -78,7 +79,7 @@ _LETTERS = {
 }
 """Letters that one language has and the others have not, or seldom."""
 
-_ELIDED = re.compile(r"\b([jldnmtsc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
+_ELIDED = lazy_pattern(r"\b([jldnmtsc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 _ELISIONS = {
     **dict.fromkeys(("j", "n", "t", "s", "qu"), ("fr",)),
     **dict.fromkeys(("l", "d", "m", "c"), ("fr", "it")),

@@ -3,11 +3,11 @@
 Scores are only ever compared within one call; nothing here knows what is ranked.
 """
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.errors import QueryError
 
 __all__ = [
@@ -124,7 +124,7 @@ def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list
     return kept
 
 
-_STATEMENT = re.compile(r"[.!。！]\s|\n")
+_STATEMENT = lazy_pattern(r"[.!。！]\s|\n")
 
 
 def _only_asks(text: str) -> bool:

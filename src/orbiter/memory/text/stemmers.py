@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from orbiter.memory._lazy import lazy_pattern
+
 __all__ = ["STEMMERS", "compound_parts", "stem_in"]
 
 
@@ -38,7 +40,7 @@ def _without(word: str, endings: tuple[str, ...], left: int) -> str:
     return word
 
 
-_SEPARABLE = re.compile(
+_SEPARABLE = lazy_pattern(
     r"(ab|an|auf|aus|bei|ein|her|hin|los|mit|nach|um|vor|weg|zu|zuruck|zusammen|weiter|fern|statt)"
     r"((?:ge|zu)?)(?=[a-z]{4})(.+)"
 )

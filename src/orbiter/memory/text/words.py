@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
 from orbiter.memory.text.languages import (
     ENGLISH,
@@ -58,15 +59,15 @@ _WORD = (
     r"(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?"
 )
 _ENDING = r"(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?"
-_ASCII_WORD = re.compile(rf"[a-z][a-z0-9]*{_ENDING}|{_DECIMAL}|\d[a-z0-9]*{_ENDING}")
+_ASCII_WORD = lazy_pattern(rf"[a-z][a-z0-9]*{_ENDING}|{_DECIMAL}|\d[a-z0-9]*{_ENDING}")
 """What `_WORD` is for most texts, and three times as fast."""
 _LETTERS = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() or chr(code) in "'+#" else ord(" ")
     for code in range(128)
 ).ljust(256)
 """Each byte of an ASCII text in lower case, or a space if it is part of no word."""
-_LIKE_DECIMAL = re.compile(r"\d[.,]\d")
-_NUMBER = re.compile(r"(\d+)[.,](\d+)")
+_LIKE_DECIMAL = lazy_pattern(r"\d[.,]\d")
+_NUMBER = lazy_pattern(r"(\d+)[.,](\d+)")
 _THOUSANDS = 3
 _POINT = "·"
 """Stands for the point of a number: an index takes no punctuation."""
@@ -97,9 +98,9 @@ _REACH = 4
 """Characters beyond a word that its pattern looks at, and some more."""
 _ALONE = r"[\x00-\x7f\u4e00-\u9fff]"
 """Characters that are never joined to the one before them when a text is normalised."""
-_MARKS = re.compile(r"[\u0300-\u036f]")
+_MARKS = lazy_pattern(r"[\u0300-\u036f]")
 # Normalising takes time that grows with the square of so many marks on one letter.
-_PILE = re.compile(r"([^\w\s\x00-\x7f]{32})[^\w\s\x00-\x7f]+")
+_PILE = lazy_pattern(r"([^\w\s\x00-\x7f]{32})[^\w\s\x00-\x7f]+")
 
 COMMON = frozenset(
     """
@@ -307,19 +308,19 @@ def passages(text: str) -> list[str]:
 
 
 # Looking back for the stop, not ahead for all of them: a line of dots is read once.
-_SENTENCE = re.compile(r".+?(?:(?<=.[.!?…])(?=\s)|[。！？]|\n|$)\s*", re.DOTALL)
-_STOP = re.compile(r"[.!?…。！？\n](?:(?<=[。！？\n])|(?=\s))\s*")
+_SENTENCE = lazy_pattern(r".+?(?:(?<=.[.!?…])(?=\s)|[。！？]|\n|$)\s*", re.DOTALL)
+_STOP = lazy_pattern(r"[.!?…。！？\n](?:(?<=[。！？\n])|(?=\s))\s*")
 """The end of a sentence, for one that is long; it begins with a character, as that is fast."""
-_SPACED = re.compile(r"\S+\s*")
-_HANDFUL = re.compile(rf"(?:\S+\s*+){{1,{PASSAGE_WORDS}}}")
+_SPACED = lazy_pattern(r"\S+\s*")
+_HANDFUL = lazy_pattern(rf"(?:\S+\s*+){{1,{PASSAGE_WORDS}}}")
 _STEP = PASSAGE_WORDS * 2
 _LONG_SPACE = _STEP - 2 * _WORD_LENGTH
-_LONG_RUN = re.compile(rf"\s{{{_LONG_SPACE}}}")
+_LONG_RUN = lazy_pattern(rf"\s{{{_LONG_SPACE}}}")
 # Without a space to cut at, after a comma or the like; without any, anywhere.
-_CHUNK = re.compile(rf".{{1,{_STEP}}}(?<=\W)|.{{1,{_STEP}}}", re.DOTALL)
+_CHUNK = lazy_pattern(rf".{{1,{_STEP}}}(?<=\W)|.{{1,{_STEP}}}", re.DOTALL)
 # Of an indented or Windows line end, only the line end.
-_SPACE = re.compile(r"[ \n]|(?<!\s)[^\S \n]++(?![ \n])")
-_RARE_SPACE = re.compile(r"[^\S \n]")
+_SPACE = lazy_pattern(r"[ \n]|(?<!\s)[^\S \n]++(?![ \n])")
+_RARE_SPACE = lazy_pattern(r"[^\S \n]")
 
 
 def _pieces(text: str) -> list[str]:

@@ -6,7 +6,6 @@ store with its log or the new one. What was there is kept under a name that says
 
 import os
 import secrets
-import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -217,6 +216,8 @@ def _name_again(old: Path, new: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
+        import shutil  # noqa: PLC0415 - it loads three kinds of compression
+
         shutil.copy2(old, new)
         with new.open("rb") as file:
             os.fsync(file.fileno())
