@@ -307,6 +307,42 @@ async def test_rows_written_without_a_model_wait_for_it(opened: Any) -> None:
         assert (await found(store, embeddings, "changed"))[0] == "changed"
 
 
+async def test_who_only_looks_is_told_what_waits_after_any_write(opened: Any) -> None:
+    embeddings = Fickle()
+    async with opened(embeddings) as store, opened() as other:
+        await store.add_many(items(3))
+        await store.catch_up()
+        embeddings.gate.clear()
+        asked = Query(metadata=ANN)
+
+        await store.match_words(["paint"], asked)  # sees that nothing waits
+        assert await store.catch_up(within=0.0) == 0
+        await store.match_words(["paint"], asked)
+        await store.add(HumanMemory(content="own", metadata=ANN))
+        assert await store.catch_up(within=0.0) == 1
+        embeddings.gate.set()
+        await store.catch_up()
+
+        embeddings.gate.clear()
+        await store.match_words(["paint"], asked)
+        await other.add(HumanMemory(content="another's", metadata=ANN))
+        await store.match_words(["paint"], asked)  # sees that something waits
+        assert await store.catch_up(within=0.0) == 1
+        embeddings.gate.set()
+
+
+async def test_a_search_that_saw_nothing_wait_spares_a_read(tmp_path: Path) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=Sound()) as store:
+        await store.add_many(items(3))
+        await store.catch_up()
+        await store.match_words(["paint"], Query(metadata=ANN))
+        store._what_waits = None  # type: ignore[assignment, method-assign]
+
+        assert await store.catch_up(within=0.0) == 0
+        with pytest.raises(TypeError):  # it is believed once
+            await store.catch_up(within=0.0)
+
+
 async def test_another_model_is_refused_with_the_way_out(opened: Any) -> None:
     async with opened(HashEmbeddings(16)) as store:
         await store.add(HumanMemory(content="kept", metadata=ANN))

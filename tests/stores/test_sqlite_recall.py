@@ -275,7 +275,7 @@ async def test_a_recall_reads_a_few_times_however_many_it_weighs(path: Path) -> 
         hits = await recall(store, "which painting is number 8?", scope=ANN)
 
         assert hits
-        assert len(reads) <= 7
+        assert len(reads) <= 6
 
 
 async def test_what_a_recall_weighs_and_reads_is_done_on_one_thread(path: Path) -> None:

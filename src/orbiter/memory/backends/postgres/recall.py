@@ -32,7 +32,6 @@ from orbiter.memory.model.query import Query, check_instant
 from orbiter.memory.tasks.read_from import may_read_replica, reading_from
 
 __all__ = [
-    "FRESH",
     "PATIENCE",
     "PROMPTLY",
     "SWEEP_EVERY",
@@ -56,10 +55,6 @@ SWEEP_EVERY = 60.0
 PROMPTLY = 1.0
 """Seconds that closing a store may take to leave to others what it was embedding."""
 
-FRESH = 0.25
-"""Seconds for which a search that has seen that nothing waits is believed, once: a recall asks for
-that right after it."""
-
 PATIENCE = 0.25
 """Seconds between two looks at items that another process is embedding."""
 
@@ -78,7 +73,6 @@ class PostgresRecall(PostgresRunner, SQLRecall):
         self._has_taken = False
         self._walked: set[int] = set()
         self._sizes = vectors.ScopeSizes()
-        self._writes, self._nothing_waits_until = 0, 0.0
 
     def _owner(self, asked: Query | None) -> str | None:
         """Return whose items are asked for, if they are one user's."""
@@ -129,8 +123,8 @@ class PostgresRecall(PostgresRunner, SQLRecall):
                 continue
             with suppress(MemoryError):  # else what is over is counted, but not found
                 await self.sweep()
-        if look is not None and look.waiting == 0 and writes == self._writes:
-            self._nothing_waits_until = monotonic() + FRESH
+        if look is not None:
+            self._saw_waiting(look.waiting, writes=writes)
         rows, frequency, passages = found
         return await decode_all(rows), frequency, passages
 
@@ -258,15 +252,6 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             f" FROM ({waiting}) AS look (waiting, is_there, is_behind)"
         )
 
-    async def catch_up(self, *, within: float | None = None) -> int:
-        """Index and embed what waits: see `SQLRecall.catch_up`.
-
-        Without any time for it, what a search has seen a moment ago need not be asked again.
-        """
-        is_known = monotonic() < self._nothing_waits_until
-        self._nothing_waits_until = 0.0
-        return 0 if is_known and within == 0.0 else await super().catch_up(within=within)
-
     async def _what_waits(self) -> tuple[int, bool]:
         model = self._model
         if model is None:
@@ -276,9 +261,6 @@ class PostgresRecall(PostgresRunner, SQLRecall):
 
     def _wrote(self, *, is_news: bool = True) -> None:
         super()._wrote(is_news=is_news)
-        self._writes += is_news
-        if is_news:
-            self._nothing_waits_until = 0.0
         embedder = self._embedder
         if self._principal is None or embedder is None:
             return

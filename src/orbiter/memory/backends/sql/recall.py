@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from importlib import import_module
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
@@ -33,6 +34,10 @@ __all__ = ["SQLRecall", "check_vector", "decode_shared"]
 
 _T = TypeVar("_T")
 
+_FRESH = 0.25
+"""Seconds for which a search that has seen that nothing waits is believed, once: a recall asks for
+that right after it."""
+
 
 class SQLRecall(SQLDatabase):
     """The search structures of a SQL store; what is below says how they are kept."""
@@ -40,6 +45,10 @@ class SQLRecall(SQLDatabase):
     _embeddings: Embeddings | None = None
     _embedder: Embedder | None = None
     _model: Model | None = None
+    _writes = 0
+    _caught_up = (-1, 0.0)
+    """After how many writes of this process a search saw that nothing waits, and until when that is
+    taken as it is."""
 
     # What a driver does. A driver's `init` ends with `_start_embedding`, before which the tables
     # must be up to date, and its `close` begins with `_stop_embedding`.
@@ -156,6 +165,7 @@ class SQLRecall(SQLDatabase):
 
         Without *is_news* nothing is known to be written, but others may have.
         """
+        self._writes += is_news
         if self._embedder is not None:
             self._embedder.wake(is_news=is_news)
 
@@ -306,8 +316,13 @@ class SQLRecall(SQLDatabase):
 
         Without *within*, it goes on until nothing waits, and what the embeddings raise is raised.
         With it, nothing waits for texts that they refused before, nor for embeddings that failed
-        a moment ago: these are tried again in the background.
+        a moment ago: these are tried again in the background. Without any time for it, what a
+        search has seen a moment ago is not asked again.
         """
+        writes, until = self._caught_up
+        self._caught_up = (-1, 0.0)
+        if within == 0.0 and writes == self._writes and monotonic() < until:
+            return 0
         waiting, are_words_due = await self._what_waits()
         if waiting and self._embedder is not None:
             await self._embedder.catch_up(within)
@@ -318,6 +333,10 @@ class SQLRecall(SQLDatabase):
     async def _what_waits(self) -> tuple[int, bool]:
         """Return how many items wait for vectors, and whether rows may wait for the word index."""
         return await self._unembedded(), True
+
+    def _saw_waiting(self, waiting: int | None, *, writes: int) -> None:
+        """Keep what a search saw that began after so many *writes*; `None` is not known."""
+        self._caught_up = (writes, monotonic() + _FRESH) if waiting == 0 else (-1, 0.0)
 
     async def _unembedded(self) -> int:
         return 0 if self._model is None else await self._ask(self._model, self._count_waiting)

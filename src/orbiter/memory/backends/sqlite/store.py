@@ -380,12 +380,14 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _match_words(
         self, terms: Sequence[str], asked: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
-        make = self._decode
+        make, model, writes = self._decode, self._model, self._writes
 
         def ask(
             connection: sqlite3.Connection, *, is_hurried: bool
         ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
             matches = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
+            if matches and model and not is_hurried:  # so no words wait
+                self._saw_waiting(vectors.count(connection, model), writes=writes)
             return matches and (list(map(make, matches[0])), *matches[1:])
 
         rounds = 0
