@@ -126,6 +126,21 @@ def test_the_manifests_fit_together() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"]
 
 
+def test_proxies_say_that_they_are_one() -> None:
+    # By these headers a server without keys refuses what others send through a proxy.
+    nginx = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    caddy = (DEPLOY / "Caddyfile").read_text(encoding="utf-8")
+
+    for location in re.findall(r"location [^{]*{(.*?)}", nginx, flags=re.DOTALL):
+        assert "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;" in location
+        assert "proxy_set_header X-Forwarded-Proto $scheme;" in location
+    assert "header_up -" not in caddy  # Caddy sends them unless it is told not to
+    for page in [*(ROOT / "docs").rglob("*.md"), *DEPLOY.glob("*.*")]:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"location [^{]*{(.*?)}", text, flags=re.DOTALL):
+            assert "proxy_pass" not in block or "X-Forwarded-For" in block, page
+
+
 @pytest.mark.parametrize(
     "name", ["Dockerfile", "compose.yaml", "kubernetes.yaml", "orbiter-memory.service"]
 )

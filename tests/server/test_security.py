@@ -125,10 +125,12 @@ async def test_it_answers_to_its_own_names_alone(served: Served, memory: AgentMe
 
 
 async def test_a_name_that_is_allowed_is_answered_and_no_other(
-    served: Served, client: Client
+    served: Served, client: Client, keys: KeyFile
 ) -> None:
-    url = await served(allowed_hosts=("memory.example.com", "other.example:8443"), **BARE)
-    http = client(url)
+    key = new_key(keys, user="ann")
+    names = ("memory.example.com", "other.example:8443")
+    url = await served(keys=keys, allowed_hosts=names, **BARE)
+    http = client(url, key)
 
     for host, status in {
         "memory.example.com": 200,
@@ -415,6 +417,27 @@ async def test_a_name_that_means_another_computer_is_refused_without_keys(
     with pytest.raises(QueryError, match="can be reached from other computers"):
         async with serving(create_app(memory, settings=settings), settings=settings):
             pass
+
+
+@pytest.mark.parametrize("name", ["memory.example.com", "Memory.example.com:443", "10.1.2.3"])
+async def test_a_public_name_is_refused_without_keys(
+    memory: AgentMemory, served: Served, keys: KeyFile, name: str
+) -> None:
+    # Who reaches it by that name comes through a proxy, and looks like this computer.
+    settings = Settings(port=0, allowed_hosts=("localhost", name), **BARE)  # type: ignore[arg-type]
+
+    with pytest.raises(QueryError, match=f"`{name}`.*keys create"):
+        async with serving(create_app(memory, settings=settings), settings=settings):
+            pass
+
+    new_key(keys, user="ann")
+    assert await served(keys=keys, allowed_hosts=("localhost", name), **BARE)
+
+
+async def test_other_names_of_this_computer_need_no_keys(served: Served) -> None:
+    names = ("127.0.0.1:9000", "localhost:9000", "[::1]:9000", "[::1]", "app.localhost")
+
+    assert await served(allowed_hosts=names, **BARE)
 
 
 async def test_with_keys_every_address_is_served_and_the_last_revoked_key_opens_nothing(

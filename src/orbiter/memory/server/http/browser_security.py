@@ -13,7 +13,15 @@ from starlette.types import Message, Scope
 
 from orbiter.memory.server.http.error_responses import HTTPProblem
 
-__all__ = ["REFUSAL", "check_host", "check_origin", "harden", "headers_of", "is_loopback"]
+__all__ = [
+    "REFUSAL",
+    "check_host",
+    "check_origin",
+    "harden",
+    "headers_of",
+    "is_local_name",
+    "is_loopback",
+]
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?")
@@ -67,6 +75,16 @@ def is_loopback(address: str) -> bool:
         return False
     mapped = getattr(found, "ipv4_mapped", None)
     return bool((mapped or found).is_loopback)
+
+
+def is_local_name(host: str) -> bool:
+    """Tell whether *host*, with or without a port, means this computer on every computer.
+
+    Nothing is resolved: a public name may have a local address in the hosts file of its server.
+    """
+    match = _HOST.fullmatch(host.lower())
+    name = match[1] if match else ""
+    return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
 
 def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:

@@ -26,7 +26,11 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.server.http.browser_security import REFUSAL, is_loopback
+from orbiter.memory.server.http.browser_security import (
+    REFUSAL,
+    is_local_name,
+    is_loopback,
+)
 from orbiter.memory.server.http.connection_limit import (
     AUTHENTICATE,
     Acceptor,
@@ -271,7 +275,8 @@ def protocol_for(
 async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
     """Serve *app* while the block runs; give its address, as `http://127.0.0.1:8765`.
 
-    A server without keys serves an address of this computer alone; any other is a `QueryError`.
+    A server without keys serves addresses and names of this computer alone; any other is a
+    `QueryError`.
     """
     try:
         bound = await _bind(settings, _state(app))
@@ -427,10 +432,19 @@ def _state(app: Starlette) -> ServerState:
 async def _bind(settings: Settings, server: ServerState) -> socket.socket:
     """Return a socket that is bound to the address, which others may reach only with keys."""
     found = await find_addresses(settings)
-    # A name may have several: every one of them must be harmless, whichever is taken.
-    if not await server.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
-        raise QueryError(
-            f"`{settings.host}` can be reached from other computers, and this server has no keys; "
-            f"make one with `{server.key_command()}`, or serve `127.0.0.1`"
-        )
+    if not await server.needs_key():
+        # A name may have several: every one of them must be harmless, whichever is taken.
+        if not all(is_loopback(str(each[4][0])) for each in found):
+            raise QueryError(
+                f"`{settings.host}` can be reached from other computers, and this server has no "
+                f"keys; make one with `{server.key_command()}`, or serve `127.0.0.1`"
+            )
+        # Requests by such a name come through a proxy, and each of them seems to be local.
+        for name in settings.allowed_hosts:
+            if not is_local_name(name):
+                raise QueryError(
+                    f"`{name}`, an allowed host, is not a name of this computer, and this server "
+                    f"has no keys: a proxy would make everybody an administrator; make a key with "
+                    f"`{server.key_command()}`, or leave `--allow-host` out"
+                )
     return bind_address(settings, found) if server.link.bound is None else server.link.bound
