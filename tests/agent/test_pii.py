@@ -210,8 +210,37 @@ async def test_names_stay_as_they_are(open_memory: Open, tmp_path: Path) -> None
     assert fact.created_at <= datetime.now(UTC)
 
 
+async def test_a_word_of_the_terminal_is_taken(
+    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "only for these tests, not a key"
+    monkeypatch.setenv("ORBITER_PII_KEY", key)
+    monkeypatch.delenv("ORBITER_PII_TENANT", raising=False)
+    text = f"{KINDS['email']}, {KINDS['card']}"
+
+    all_kinds = await open_memory(tmp_path / "a.db", pii="tokens").scope("ann").remember(text)
+    one_kind = await open_memory(tmp_path / "b.db", pii="card").scope("ann").remember(text)
+    none = await open_memory(tmp_path / "c.db", pii="none").scope("ann").remember(text)
+
+    assert all_kinds.content == PIIHasher(key, tenant="default")(text)
+    assert one_kind.content == PIIHasher(key, tenant="default", kinds=["card"])(text)
+    assert none.content == text
+
+
+def test_a_word_without_a_meaning_or_a_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORBITER_PII_KEY", raising=False)
+
+    with pytest.raises(QueryError, match="`pii` must be `none`, `tokens`, or some of .*not `yes`"):
+        AgentMemory("memory://", pii="yes")
+    with pytest.raises(QueryError, match="set `ORBITER_PII_KEY` to .*; or use `pii=None`"):
+        AgentMemory("memory://", pii="tokens")
+    monkeypatch.setenv("ORBITER_PII_KEY", "short")
+    with pytest.raises(QueryError, match="`ORBITER_PII_KEY` needs at least 16 bytes"):
+        AgentMemory("memory://", pii="tokens")
+
+
 def test_what_is_no_hook_is_refused() -> None:
     with pytest.raises(QueryError, match="`pii` must be a function"):
-        AgentMemory("memory://", pii="yes")  # type: ignore[arg-type]
+        AgentMemory("memory://", pii=1)  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="`pii` is decided where the store is"):
         AgentMemory("http://127.0.0.1:1", pii=HASHER)

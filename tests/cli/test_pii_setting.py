@@ -76,6 +76,30 @@ def test_what_is_said_in_a_chat_is_replaced_in_the_store(private: Cli, model: Mo
     assert VALUE.encode() not in _files(private)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        ("list", "--query", VALUE),
+        ("list", "--where", json.dumps({"content": {"$contains": VALUE}})),
+        ("recall", VALUE, "--mode", "words"),
+        ("forget", "--query", VALUE, "--yes"),
+    ],
+)
+def test_a_question_with_tokens_says_how_older_texts_are_found(
+    cli: Cli, private: Cli, ask: tuple[str, ...]
+) -> None:
+    cli.remember(f"write to {VALUE}")
+
+    done = private(*ask, "--all")
+
+    assert "ORBITER_MEMORY_PII replaced personal data in the question" in done.stderr
+    assert "found with `--pii none`" in done.stderr
+    assert "everyone's" not in done.stderr
+    assert VALUE not in done.stdout
+    assert "replaced" not in private(*ask, "--all", "--pii", "none").stderr
+    assert "replaced" not in private(*(each.replace(VALUE, "x") for each in ask), "--all").stderr
+
+
 def test_what_was_replaced_is_found_by_its_value(private: Cli) -> None:
     private.remember(f"write to {VALUE}")
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory.agent.chat_service import Chats
 from orbiter.memory.agent.events import EventStream
@@ -29,6 +29,9 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
 from orbiter.memory.model.protocols import Embeddings, LexicalStore, MemoryStore
 from orbiter.memory.tasks.read_from import reading_from
+
+if TYPE_CHECKING:
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = ["LocalEngine"]
 
@@ -80,7 +83,7 @@ class LocalEngine(MemoryEngine):
             row_security=settings.row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,
             is_given=own_store is not None,
-            pii=settings.pii,
+            pii=_hook(settings),
         )
         self._chats = Chats(self._core, settings)
 
@@ -168,6 +171,15 @@ def _model_of(
             )
         return None
     return _local_model() if embeddings == "auto" else embeddings
+
+
+def _hook(settings: MemorySettings) -> "PIIHook | None":
+    """Return what gets texts before they are written: a function, or a word of the terminal's."""
+    if not isinstance(settings.pii, str):
+        return settings.pii
+    from orbiter.memory.text.pii import hasher_of  # noqa: PLC0415 - few need it
+
+    return hasher_of(settings.pii)
 
 
 def _check_no_server(settings: MemorySettings) -> None:

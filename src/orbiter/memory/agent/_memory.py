@@ -92,7 +92,8 @@ class AgentMemory(Handle):
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
     chain that shows whether anybody has changed it. *pii* gets every text before it is written or
-    asked for, and returns what may be stored, as a `PIIHasher` does: see `docs/privacy.md`.
+    asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one with the key
+    in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
     `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
     `recall` and others of this object itself: they are the default user's, whom no other sees.
@@ -119,7 +120,7 @@ class AgentMemory(Handle):
         secret: bytes | None = None,
         row_security: bool = False,
         audit: "AuditMode | None" = None,
-        pii: "PIIHook | None" = None,
+        pii: "PIIHook | str | None" = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE) if url is None and store is None else url
         settings = MemorySettings(

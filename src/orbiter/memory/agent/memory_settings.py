@@ -37,7 +37,7 @@ class MemorySettings:
     secret: bytes | None = None
     row_security: bool = False
     audit: "AuditMode | None" = None
-    pii: "PIIHook | None" = None
+    pii: "PIIHook | str | None" = None
 
     def chosen(self) -> list[str]:
         """Return the names of those that are not what they are by default."""

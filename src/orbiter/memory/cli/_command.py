@@ -138,6 +138,10 @@ class Target:
             )
         return found
 
+    def or_all(self, verb: str) -> str:
+        """Return what adds the way to everyone's memories, unless these were asked for."""
+        return "" if self.everyone else f"; `--all` {verb} everyone's"
+
     def describe(self) -> str:
         """Return whose memories these are, in words."""
         scope = self.scope()

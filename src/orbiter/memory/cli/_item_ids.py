@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._command import CommandContext
 from orbiter.memory.cli._error_messages import UsageError, say
+from orbiter.memory.cli._settings_file import pii_hook
 from orbiter.memory.cli._text import counted, one_line, shortened
 from orbiter.memory.cli._views import said
 
@@ -32,6 +33,7 @@ __all__ = [
     "keep_rows",
     "near_user",
     "note_nothing",
+    "note_replaced",
 ]
 
 _WHOLE = re.compile(r"[0-9a-f]{32}")
@@ -185,7 +187,21 @@ def _path() -> Path | None:
     return None
 
 
-# Names of users
+# What is said where nothing was found
+
+
+def note_replaced(run: CommandContext, *questions: str) -> None:
+    """Say so if questions are asked with tokens: texts that are older than these are not found."""
+    if run.target.is_remote():  # which has its own setting
+        return
+    chosen, origin = run.target.setting("pii")
+    hook = pii_hook(chosen, origin)
+    if hook is not None and any(hook(each) != each for each in questions):
+        say(
+            f"{origin} replaced personal data in the question; what was stored without that is "
+            "found with `--pii none`",
+            kind="note",
+        )
 
 
 async def note_nothing(run: CommandContext, memory: "AgentMemory", text: str) -> None:

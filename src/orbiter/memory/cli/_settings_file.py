@@ -4,7 +4,6 @@ The file is TOML, its names are those of the options: `port = 8765`, `allow-host
 """
 
 import os
-import re
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -35,10 +34,9 @@ __all__ = [
 SHARED = ("url", "token", "model", "pii")
 """Settings that every command reads from the file, too."""
 
-PII_VARIABLES = _PII_KEY, _PII_TENANT = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
+PII_VARIABLES = _PII_KEY, _ = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
 """Variables and no options: a command line is seen by others on the computer."""
 
-_NEW_KEY = 'python -c "import secrets; print(secrets.token_hex(32))"'
 _PREFIX = "ORBITER_MEMORY_"
 _WORKER = f"_{_PREFIX}WORKER"
 _OTHERS = ("user", "session", "task", "agent", "by", "reranker-key", "playground-key")
@@ -161,25 +159,13 @@ def pii_hook(chosen: str | None, origin: str) -> "PIIHook | None":
     """Return what replaces personal data before it is written, if the setting `pii` says so."""
     if chosen in (None, "none"):
         return None
-    from orbiter.memory.text.pii import KINDS, PIIHasher  # noqa: PLC0415 - few need it
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415 - few need it
+    from orbiter.memory.text.pii import hasher_of  # noqa: PLC0415
 
-    kinds = KINDS if chosen == "tokens" else tuple(re.split(r"[\s,]+", str(chosen).strip()))
-    if not set(kinds) <= set(KINDS):
-        raise UsageError(
-            f"{origin} must be `none`, `tokens`, or some of `{','.join(KINDS)}`, not `{chosen}`"
-        )
-    key = os.environ.get(_PII_KEY)
-    if not key:
-        raise UsageError(
-            f"{origin} is `{chosen}`, and tokens need a key: set `{_PII_KEY}` to what "
-            f"`{_NEW_KEY}` prints, always to the same; or use `--pii none`"
-        )
     try:
-        return PIIHasher(key, tenant=os.environ.get(_PII_TENANT) or "default", kinds=kinds)
-    except ValueError:  # it is too short: all else was looked at
-        raise UsageError(
-            f"`{_PII_KEY}` needs at least 16 bytes; set it to what `{_NEW_KEY}` prints"
-        ) from None
+        return hasher_of(str(chosen), origin=origin, off="`--pii none`")
+    except QueryError as exc:
+        raise UsageError(str(exc)) from None
 
 
 def note_idle_key(chosen: str | None) -> None:

@@ -12,6 +12,7 @@ by which a program finds things again.
 """
 
 import hmac
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +27,21 @@ from orbiter.memory.model.records import Record
 from orbiter.memory.model.validation import Json
 from orbiter.memory.tasks.offload import apart, has_many_values
 
-__all__ = ["KINDS", "PIIHasher", "PIIHook", "filter_questions", "filter_writes", "scrub"]
+__all__ = [
+    "KINDS",
+    "PIIHasher",
+    "PIIHook",
+    "filter_questions",
+    "filter_writes",
+    "hasher_of",
+    "scrub",
+]
 
 KINDS = ("email", "phone", "card", "iban")
 """What a `PIIHasher` can find."""
+
+_KEY, _TENANT = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
+_NEW_KEY = 'python -c "import secrets; print(secrets.token_hex(32))"'
 
 PIIHook = Callable[[str], str]
 """Gets each text before it is written, and each query; returns what may be stored."""
@@ -165,6 +177,32 @@ class PIIHasher:
         return f"[{kind}:{keyed.hexdigest()[:_TOKEN_DIGITS]}]"
 
 
+def hasher_of(words: str, *, origin: str = "`pii`", off: str = "`pii=None`") -> PIIHasher | None:
+    """Return the hasher that *words* name, with the key in `ORBITER_PII_KEY`; `None` for `none`.
+
+    `QueryError` for other words or without a key; *origin* is who said it, and *off* how not to.
+    """
+    if words == "none":
+        return None
+    kinds = KINDS if words == "tokens" else tuple(re.split(r"[\s,]+", words.strip()))
+    if not set(kinds) <= set(KINDS):
+        raise QueryError(
+            f"{origin} must be `none`, `tokens`, or some of `{','.join(KINDS)}`, not `{words}`"
+        )
+    key = os.environ.get(_KEY)
+    if not key:
+        raise QueryError(
+            f"{origin} is `{words}`, and tokens need a key: set `{_KEY}` to what "
+            f"`{_NEW_KEY}` prints, always to the same; or use {off}"
+        )
+    try:
+        return PIIHasher(key, tenant=os.environ.get(_TENANT) or "default", kinds=kinds)
+    except ValueError:  # it is too short: all else was looked at
+        raise QueryError(
+            f"`{_KEY}` needs at least 16 bytes; set it to what `{_NEW_KEY}` prints"
+        ) from None
+
+
 def scrub(value: Json, hook: PIIHook) -> Json:
     """Return a copy of the JSON *value* with *hook* applied to every string in it.
 
@@ -188,7 +226,8 @@ def filter_writes(store: AgentStore, hook: PIIHook) -> None:
     """
     if not callable(hook):
         raise QueryError(
-            f"`pii` must be a function from text to text, such as a `PIIHasher`, not {hook!r}"
+            f"`pii` must be a function from text to text, such as a `PIIHasher`, "
+            f"or a word such as `tokens`, not {hook!r}"
         )
     store.__dict__["_pii_hook"] = hook
     store.__class__ = _filtered_class(type(store))

@@ -142,7 +142,7 @@ async def list_audit(
         for each in found:
             _show_entry(run, each)
     if not found:
-        run.out.note(f"nothing is logged for {run.target.describe()}; `--all` shows everyone's")
+        run.out.note(f"nothing is logged for {run.target.describe()}{run.target.or_all('shows')}")
 
 
 def _show_entry(run: CommandContext, each: "AuditEntry") -> None:

@@ -91,7 +91,7 @@ async def list_chats(
             )
     if not chats:
         wanted = f" with `{query}` in its title or name" if query else " here"
-        run.out.note(f"no conversation{wanted}; `--all` shows everyone's")
+        run.out.note(f"no conversation{wanted}{run.target.or_all('shows')}")
 
 
 def _name(info: "ConversationInfo") -> str:

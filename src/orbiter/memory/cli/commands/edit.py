@@ -15,7 +15,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
-from orbiter.memory.cli._item_ids import find_id, find_ids
+from orbiter.memory.cli._item_ids import find_id, find_ids, note_replaced
 from orbiter.memory.cli._options import (
     DryRun,
     Id,
@@ -159,6 +159,7 @@ async def forget(  # noqa: PLR0913 - the filters
             "say what to forget: ids, or a filter such as `--tag`, `--query`, `--where`, "
             "or `--everything`; and not both"
         )
+    note_replaced(run, query, where or "", *(tag or ()))
     async with run.scoped(meaning=False) as memory:
         if ids:
             ids = await find_ids(run, memory, ids, repeats=True)

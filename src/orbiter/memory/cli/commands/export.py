@@ -68,8 +68,8 @@ async def export(
             done = await export_file(memory, target, format=kind, progress=advance)
         if not done.records and not done.entries:
             none = "nothing is stored" if kind == NATIVE else "there are no memories"
-            way = "`--all` exports everyone's"
-            await note_nothing(run, store, f"{none} of {run.target.describe()}; {way}")
+            way = run.target.or_all("exports")
+            await note_nothing(run, store, f"{none} of {run.target.describe()}{way}")
         parts = await _parts(memory, done) if kind == NATIVE else ""
         if kind != NATIVE:
             await _say_left_out(run, store, memory)

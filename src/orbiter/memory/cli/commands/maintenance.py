@@ -34,7 +34,7 @@ async def stats(run: CommandContext) -> None:
         own = await handle.stats()
         entries = await _entries(memory, scope)
         if not own.items and not own.forgotten and not entries:
-            await note_nothing(run, memory, "no memories here; `--all` counts everyone's")
+            await note_nothing(run, memory, f"no memories here{run.target.or_all('counts')}")
         try:
             whole = asdict(await memory.stats())
         except (UnsupportedError, AccessError):  # a Redis counts a scope, and so does a user's key

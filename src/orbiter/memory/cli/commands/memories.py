@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
-from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
+from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
     AsOf,
     Id,
@@ -103,7 +103,8 @@ async def list_(  # noqa: PLR0913 - the filters
             ids += [item.id for item in page]
         await run.note_default_user(store)
         if not ids:
-            await note_nothing(run, store, "no memories here; `--all` shows everyone's")
+            await note_nothing(run, store, f"no memories here{run.target.or_all('shows')}")
+    note_replaced(run, query, where or "", *(tag or ()))
     keep_rows(run, ids)
     if run.out.is_json:
         run.out.data({"items": [as_json(item) for item in items], "next": after})

@@ -10,7 +10,7 @@ from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
-from orbiter.memory.cli._item_ids import keep_rows, note_nothing
+from orbiter.memory.cli._item_ids import keep_rows, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -114,19 +114,20 @@ async def recall(  # noqa: PLR0913 - the filters
         check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
     if mode is Mode.MEANING:
         _check_model(run)
-    asked = read_words(query)
+    question = read_words(query)
     waiting = 0
     async with run.both() as (store, memory):
         if then is not None:
-            result = await memory.as_of(then).recall(asked, k=k, **filters, **answers)
+            result = await memory.as_of(then).recall(question, k=k, **filters, **answers)
         else:
             if mode in (Mode.HYBRID, Mode.MEANING):
                 waiting = await embed_waiting(run.out, store, within=PATIENCE)
             filters |= bounds | answers
-            result = await memory.recall(asked, k=k, mode=mode.value, **filters)
+            result = await memory.recall(question, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
         await _note_answer(run, store, result, min_relevance)
     note_waiting(waiting)
+    note_replaced(run, question, where or "", *(tag or ()))
     everyone = run.target.everyone
     keep_rows(run, [_same(hit) for hit in result])
     if run.out.is_json:
@@ -175,8 +176,8 @@ async def _note_answer(
     """Say so if nothing was found, or nothing that answers the question."""
     if not hits:
         wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
-        way = "`--all` searches everyone's, `list` shows all memories"
-        await note_nothing(run, store, f"nothing found{wanted}; {way}")
+        way = f"{run.target.or_all('searches')}; `list` shows all memories"
+        await note_nothing(run, store, f"nothing found{wanted}{way}")
     elif not is_answered(hits):
         best = max(hit.relevance for hit in hits)
         run.out.note(f"nothing here answers the question: relevance at most {best:.2f}")
