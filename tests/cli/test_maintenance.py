@@ -135,6 +135,31 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(cli: Cli, tmp_path: Pat
     assert "fresh.db" in fresh
 
 
+@pytest.mark.parametrize("has_log", [True, False], ids=["log", "no log"])
+def test_a_restore_says_who_was_erased_since_the_backup(
+    cli: Cli, tmp_path: Path, has_log: bool
+) -> None:
+    copy = tmp_path / "copy.db"
+    for user in ("ann", "bob", "cleo d", "dora"):
+        cli.remember("mine", "--user", user)
+    if has_log:
+        cli.ok("audit", "begin")
+    cli.ok("erase", "--user", "ann", "--yes")
+    cli.ok("backup", str(copy))
+    cli.ok("erase", "--user", "bob", "--yes")
+    cli.ok("erase", "--user", "cleo d", "--session", "s", "--yes")
+    cli.ok("erase", "--user", "cleo d", "--yes")
+    cli.ok("erase", "--user", "nobody", "--yes")
+
+    done = cli("restore", str(copy), "--yes", "--json")
+
+    assert "who was erased since this backup is in it again: erase them again" in done.stderr
+    assert ("erase --user bob" in done.stderr) is has_log
+    assert ("erase --user 'cleo d'" in done.stderr) is has_log
+    names = [each["user_id"] for each in json.loads(done.stdout)["erased_since"]]
+    assert names == (["bob", "cleo d"] if has_log else [])
+
+
 @pytest.mark.parametrize(
     "whose",
     [

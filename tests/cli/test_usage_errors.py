@@ -76,6 +76,7 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
         (["forget", "--where", "{}"], 2, "`--everything`"),
         (["recall", "x", "--mode", "meaning"], 2, "`--mode words`"),
         (["demo", "--json"], 2, "leave `--json` out"),
+        (["sweep", "--older", "90d"], 2, "`orbiter-memory forget --all --until 90d --permanently"),
     ):
         result = cli(*args)
 

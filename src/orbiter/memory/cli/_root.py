@@ -191,6 +191,9 @@ def _say_usage(error: Any, text: str) -> None:
     meant = next((e for e in _OTHER_OPTIONS.get(option, ()) if e in _option_names(context)), None)
     if meant is not None:
         text = f"no such option: {option}; did you mean `{meant}`?"
+    elif context is not None and context.info_name == "sweep" and option in _AGES:
+        way = f"{NAME} forget --all --until 90d --permanently --yes"
+        text = f"no such option: {option}; to remove what is older than 90 days: `{way}`"
     text = text.replace("Value error, ", "")  # what a value's own check raises begins so
     say(text[:1].lower() + text[1:] + _meant(context, text))
     if context is not None:
@@ -211,6 +214,8 @@ _OTHER_OPTIONS = {
     "--column": ("--text",),
 }
 """What other programs call an option."""
+_AGES = ("--older", "--older-than", "--until", "--before", "--days", "--age")
+"""What people give `sweep`, which removes nothing by its age."""
 
 
 def _option_names(context: Any) -> set[str]:

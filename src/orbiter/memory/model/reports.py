@@ -62,6 +62,11 @@ class Restored:
     """How many items it now holds, those that were forgotten aside."""
     replaced: Path | None
     """Where the file that was there before is kept; `None` if there was none."""
+    erased_since: tuple[tuple[MemoryMetadata, datetime], ...] = ()
+    """Who is in it again, though they were erased since the backup, and when; erase them again.
+
+    The audit log of the file that was there knows it. Without one, nobody does.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,26 @@ from orbiter.memory.backends.sqlite.file_checks import (
 )
 from orbiter.memory.backends.sqlite.schema import APPLICATION, check_owner
 from orbiter.memory.errors import StorageError
+from orbiter.memory.model.audit import scope_digest
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.reports import Restored
 
 __all__ = ["FOREIGN_WAL", "LOGS", "Progress", "backup", "copy_pages", "restore", "sync_folder"]
 
 Progress = Callable[[int, int], None]
+
+_ERASURES = """
+SELECT whose, max(at) FROM memory_audit
+WHERE action = 'erased' AND item_id IS NULL AND whose != ''
+    AND number > coalesce((SELECT number FROM memory_audit WHERE hash = ?), 0)
+GROUP BY whose ORDER BY max(at)
+"""  # those behind the last entry that both logs have, or all of them
+_NAMES = """
+SELECT json_extract(metadata, ?) FROM memory_items
+UNION SELECT json_extract(metadata, ?) FROM memory_versions
+UNION SELECT json_extract(metadata, ?) FROM memory_entries
+"""
 
 LOGS = ("-wal", "-journal")
 """Files beside a database that hold a part of it."""
@@ -123,6 +138,7 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
         items = _copy(source, part, progress)
+        erased = _erased_since(target, part)
         is_foreign = has_foreign_wal(path)  # here: reading the file would give up the lock
         with alone(path):
             _own_like(target, part)
@@ -133,7 +149,39 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
         raise StorageError(f"`{target}` cannot be replaced: {exc.strerror}") from exc
     finally:
         part.unlink(missing_ok=True)
-    return Restored(path=target, items=items, replaced=replaced)
+    return Restored(path=target, items=items, replaced=replaced, erased_since=erased)
+
+
+def _erased_since(target: Path, part: Path) -> tuple[tuple[MemoryMetadata, datetime], ...]:
+    """Return whom *part* holds though the log of *target* says that they were erased later."""
+    try:
+        address = check_backup(real_path(str(target)))
+        with (
+            closing(sqlite3.connect(address, uri=True)) as old,
+            closing(sqlite3.connect(part)) as copy,
+        ):
+            (head,) = copy.execute("SELECT hash FROM memory_audit_head").fetchone()
+            erasures = old.execute(_ERASURES, (head,)).fetchall()
+            (key,) = old.execute("SELECT key FROM memory_audit_head").fetchone()
+            names = _names(copy, (key or "").encode()) if erasures else {}
+    except (OSError, sqlite3.Error):  # none, damaged or older than the log: it knows nothing
+        return ()
+    scopes = (([names.get(each) for each in digests.split()], at) for digests, at in erasures)
+    return tuple(
+        (MemoryMetadata(**dict(filter(None, scope))), datetime.fromisoformat(at))
+        for scope, at in scopes
+        if all(scope)  # else the backup has nothing of theirs
+    )
+
+
+def _names(copy: sqlite3.Connection, key: bytes) -> dict[str, tuple[str, str]]:
+    """Return the names of scopes that a store holds, by the digests that a log has of them."""
+    return {
+        scope_digest(key, {field: name}): (field, name)
+        for field in SCOPE_FIELDS
+        for (name,) in copy.execute(_NAMES, (f"$.{field}",) * 3)
+        if name is not None
+    }
 
 
 def _copy(source: Path, part: Path, progress: Progress | None) -> int:

@@ -1,11 +1,13 @@
 """The versions of a memory: `history` and `restore`, which also takes a backup."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orbiter.memory.cli._command import (
+    SCOPES,
     CommandContext,
     command,
     is_missing,
@@ -26,8 +28,8 @@ from orbiter.memory.text.word_diff import word_diff
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from orbiter.memory.model.items import MemoryItem
-    from orbiter.memory.model.reports import ItemVersion
+    from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+    from orbiter.memory.model.reports import ItemVersion, Restored
 __all__ = ["CHANGES", "app", "differences"]
 
 app = new_app()
@@ -101,13 +103,42 @@ async def _restore_backup(run: CommandContext, path: Path, *, yes: bool) -> int:
         done = await memory.restore(path, progress=advance)
     if run.out.is_json:
         replaced = None if done.replaced is None else str(done.replaced)
-        run.out.data({"path": str(done.path), "items": done.items, "replaced": replaced})
-        return 0
+        erased = [
+            {**{f"{name}_id": value for name, value in _names(scope)}, "at": at}
+            for scope, at in done.erased_since
+        ]
+        report = {"path": str(done.path), "items": done.items, "replaced": replaced}
+        run.out.data({**report, "erased_since": erased})
+    else:
+        _say_restored(run, done)
+    _say_erased(run, done)
+    return 0
+
+
+def _say_restored(run: CommandContext, done: "Restored") -> None:
     run.out.show(styled((one_line(str(done.path)), "bold"), f"  {counted(done.items)}"))
     if done.replaced is not None:
         # Also for a log of cron: whoever reads it later looks for the old store.
         say(f"the old store is kept in {one_line(str(done.replaced))}", kind="note")
-    return 0
+
+
+def _say_erased(run: CommandContext, done: "Restored") -> None:
+    """Say that whoever was erased since the backup is there again, and who that is if known."""
+    text = "who was erased since this backup is in it again: erase them again"
+    if done.replaced is None:  # as in a practice by a job, which must be quiet
+        run.out.note(text)
+    else:
+        say(text, kind="note")
+    place = [] if run.target.url is None else ["--url", run.target.url]
+    for scope, at in done.erased_since:
+        words = [word for name, value in _names(scope) for word in (f"--{name}", one_line(value))]
+        way = shlex.join(["orbiter-memory", "erase", *words, *place])
+        say(f"erased {moment(at)}, and in the backup: `{way}`", kind="note")
+
+
+def _names(scope: "MemoryMetadata") -> list[tuple[str, str]]:
+    values = ((name, getattr(scope, f"{name}_id")) for name in SCOPES)
+    return [(name, value) for name, value in values if value is not None]
 
 
 @command(app, "history")
