@@ -238,13 +238,14 @@ def test_sweep_removes_what_has_expired_and_what_was_forgotten_before_a_time(cli
 
     asked = cli.json("sweep", "--forgotten", "now", "--dry-run")
     assert (asked["forgotten"], asked["dry_run"]) == (1, True)
-    assert "1 forgotten memories would be removed" in cli.ok("sweep", "--forgotten=0d", "--dry-run")
+    would = cli.ok("sweep", "--forgotten=0d", "--dry-run")
+    assert f"1 forgotten memory would be removed from {cli.url}\n" in would
     assert cli.json("sweep", "--forgotten", "1d", "--yes")["forgotten"] == 0
     assert [row["id"] for row in cli.json("list")["items"]] == [kept]
     assert cli("restore", gone).exit_code == 0
     cli.ok("forget", gone)
     done = cli.json("sweep", "--forgotten", "now", "--yes")
-    assert done == {"expired": 0, "forgotten": 1, "dry_run": False}
+    assert done == {"expired": 0, "forgotten": 1, "dry_run": False, "store": cli.url}
     assert cli("restore", gone).exit_code == 3
     for args, word in (
         (("--forgotten", "30d"), "remove 0 forgotten memories of all users for good; give `--yes`"),
@@ -265,9 +266,9 @@ def test_sweep_asks_in_a_terminal_before_it_removes_what_was_forgotten(cli: Cli)
     agreed = in_terminal(args, env, typed="y\n")
     nothing = in_terminal(args, env)
 
-    assert "Remove 1 forgotten memories of all users for good? [y/N]" in refused.stdout
+    assert "Remove 1 forgotten memory of all users for good? [y/N]" in refused.stdout
     assert (refused.code, kept) == (1, 1)
-    assert (agreed.code, "1 forgotten memories removed" in agreed.stdout) == (0, True)
+    assert (agreed.code, "1 forgotten memory removed" in agreed.stdout) == (0, True)
     assert (nothing.code, "[y/N]" in nothing.stdout) == (0, False)
 
 

@@ -142,7 +142,14 @@ def test_proxies_say_that_they_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Dockerfile", "compose.yaml", "kubernetes.yaml", "orbiter-memory.service"]
+    "name",
+    [
+        "Dockerfile",
+        "compose.yaml",
+        "kubernetes.yaml",
+        "orbiter-memory.service",
+        "orbiter-memory-sweep.service",
+    ],
 )
 def test_every_variable_that_is_set_is_one_that_is_read(name: str) -> None:
     text = (DEPLOY / name).read_text(encoding="utf-8")
@@ -153,13 +160,87 @@ def test_every_variable_that_is_set_is_one_that_is_read(name: str) -> None:
     assert all(f"`{each}`" in page for each in named)
 
 
-def test_the_unit_starts_the_server_without_rights() -> None:
+def unit_of(name: str) -> configparser.RawConfigParser:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read(DEPLOY / "orbiter-memory.service", encoding="utf-8")
+    unit.read(DEPLOY / name, encoding="utf-8")
+    return unit
 
-    # Two: one process cannot be replaced by the signal that reloads it.
-    assert unit["Service"]["ExecStart"].endswith("/orbiter-memory serve --workers 2")
+
+def test_units_leave_all_settings_to_their_files() -> None:
+    for name in ("orbiter-memory.service", "orbiter-memory-sweep.service"):
+        text = (DEPLOY / name).read_text(encoding="utf-8")
+
+        # A variable in the unit would override what the settings file says.
+        assert set(re.findall(r"^Environment=.*?(ORBITER_\w+)", text, re.MULTILINE)) == {
+            "ORBITER_MEMORY_CONFIG"
+        }
+        assert "EnvironmentFile=-/etc/orbiter-memory.env" in text
+        for each in ("User", "DynamicUser", "StateDirectory", "StateDirectoryMode"):
+            assert (
+                unit_of(name)["Service"][each] == unit_of("orbiter-memory.service")["Service"][each]
+            )
+    sweep, timer = unit_of("orbiter-memory-sweep.service"), unit_of("orbiter-memory-sweep.timer")
+    assert sweep["Service"]["Type"] == "oneshot"
+    assert " sweep --forgotten 30d --yes" in sweep["Service"]["ExecStart"]
+    assert timer["Timer"]["OnCalendar"]
+    assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+def command(*words: str, **env: str) -> str:
+    plain = {"PATH": os.environ["PATH"], "ORBITER_MEMORY_MODEL": "none", **env}
+    done = subprocess.run(
+        [*COMMAND, *words], env=plain, check=False, capture_output=True, text=True, timeout=HANG
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_settings_file_of_the_unit_says_which_store_unless_a_variable_does(
+    tmp_path: Path,
+) -> None:
+    file = str(DEPLOY / "orbiter-memory.toml")
+    other = str(tmp_path / "other.db")
+
+    by_file = json.loads(command("config", "--json", ORBITER_MEMORY_CONFIG=file))
+    by_variable = json.loads(
+        command("config", "--json", ORBITER_MEMORY_CONFIG=file, ORBITER_MEMORY_URL=other)
+    )
+
+    assert by_file["url"]["value"] == "sqlite:////var/lib/orbiter-memory/memory.db"
+    assert by_file["server"]["workers"] == {"value": "2", "from": file}
+    assert by_file["server"]["log-format"]["value"] == "json"
+    assert by_variable["url"]["value"] == other
+
+
+def test_the_line_for_cron_works_in_its_empty_environment(tmp_path: Path) -> None:
+    page = (ROOT / "docs/operate/run.md").read_text(encoding="utf-8")
+    line = re.search(
+        r"^\d+ \d+ \* \* \* root (ORBITER_MEMORY_CONFIG=.* sweep .*)$", page, re.MULTILINE
+    )
+    file, store = tmp_path / "settings.toml", tmp_path / "memory.db"
+    file.write_text(f'url = "{store}"\n', encoding="utf-8")
+    command("remember", "tea", "--user", "alice", ORBITER_MEMORY_URL=str(store))
+
+    assert line is not None
+    words = line[1].replace("/opt/orbiter-memory/bin/orbiter-memory", shlex.join(COMMAND))
+    done = subprocess.run(
+        ["/bin/sh", "-c", words.replace("/etc/orbiter-memory.toml", str(file))],
+        env={},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"0 expired and 0 forgotten memories removed from {store}\n"
+
+
+def test_the_unit_starts_the_server_without_rights() -> None:
+    unit = unit_of("orbiter-memory.service")
+
+    assert unit["Service"]["ExecStart"].endswith("/orbiter-memory serve")
     assert "-HUP $MAINPID" in unit["Service"]["ExecReload"]
     assert unit["Service"]["DynamicUser"] == unit["Service"]["NoNewPrivileges"] == "yes"
     assert unit["Install"]["WantedBy"]

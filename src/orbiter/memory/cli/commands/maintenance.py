@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError
+from orbiter.memory.cli._error_messages import ERROR, UsageError, without_passwords
 from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
-from orbiter.memory.cli._text import one_line, parse_when, size
+from orbiter.memory.cli._text import counted, one_line, parse_when, size
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
@@ -132,7 +132,7 @@ async def sweep(
             raise UsageError(f"the store `{memory.url}` removes what has expired by itself")
         expired, purged = await store.count_removable(deleted_before=before)
         if not dry_run:
-            what = f"remove {purged:,} forgotten memories of all users for good"
+            what = f"remove {_forgotten(purged)} of all users for good"
             # Without a terminal also if nothing would go: a job must not fail only now and then.
             is_asked = before is not None and not yes and (purged or not can_ask(run.out))
             if is_asked and not is_agreed(run.out, what, []):
@@ -141,12 +141,19 @@ async def sweep(
             with run.out.progress("removing", unit=""):
                 expired = await store.sweep()
                 purged = 0 if before is None else await store.purge(deleted_before=before)
+        place = without_passwords(memory.url)
     if run.out.is_json:
-        run.out.data({"expired": expired, "forgotten": purged, "dry_run": dry_run})
+        done = {"expired": expired, "forgotten": purged, "dry_run": dry_run, "store": place}
+        run.out.data(done)
     else:
-        done = "would be removed" if dry_run else "removed"
-        run.out.show(styled(f"{expired:,} expired and {purged:,} forgotten memories {done}"))
+        word = "would be removed" if dry_run else "removed"
+        counts = f"{expired:,} expired and {_forgotten(purged)}"
+        run.out.show(styled(f"{counts} {word} from {one_line(place)}"))
     return 0
+
+
+def _forgotten(count: int) -> str:
+    return counted(count, "forgotten memory", "forgotten memories")
 
 
 @command(app, "backup", scope=False)
