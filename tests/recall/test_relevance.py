@@ -268,6 +268,45 @@ async def test_a_prompt_gets_no_memory_that_does_not_answer(model: Any) -> None:
         assert not any(text in context.text for text, _ in NOTES)
 
 
+@pytest.mark.parametrize(
+    "question",
+    ["What happened in March 2025?", "What did I do in March 2025?", "Summarize March 2025"],
+)
+async def test_a_prompt_gets_what_is_of_the_time_that_is_asked_for(
+    model: Any, question: str
+) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.remember("Dentist visit", created_at="2025-03-05")
+        await alice.remember("Anna and I painted the hallway", created_at="2025-03-12")
+        await alice.remember("Trip to Porto", created_at="2025-06-02")
+        await memory.flush()
+        context = await alice.chat("new").context(question)
+        matter = await alice.recall("What did I buy in March 2025?")
+
+    assert "Dentist" in context.text
+    assert "hallway" in context.text
+    assert "Porto" not in context.text
+    assert all(hit.relevance < 0.5 for hit in matter), "the time alone answers no such question"
+
+
+async def test_what_was_replaced_is_not_more_relevant_than_what_holds_now(
+    local: LocalEmbeddings,
+) -> None:
+    async with AgentMemory("memory://", embeddings=local) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.facts.put("city", "Paris")
+        await alice.facts.put("city", "Berlin")
+        await memory.flush()
+        now = {hit.content: hit.relevance for hit in await alice.recall("which city do I live in?")}
+        past = {
+            hit.content: hit.relevance for hit in await alice.recall("where did I live before?")
+        }
+
+    assert now["city: Paris"] <= now["city: Berlin"]
+    assert past["city: Paris"] > past["city: Berlin"], "unless the past is asked for"
+
+
 async def test_what_is_recalled_for_a_context_leaves_out_what_does_not_answer(
     tmp_path: Path, local: LocalEmbeddings
 ) -> None:

@@ -55,6 +55,12 @@ _EVERYDAY = """
 _TELLS_LITTLE = 0.4
 """What one of these counts for where another word counts 1. The store's own counts would be better
 at telling rare words from common ones, and would make every number depend on the store."""
+_TIMES = """
+    january february march april may june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday did happened summary summarize
+"""
+_IN_TIME = 0.5
+"""Not fitted: how relevant what is of the time is to a question that names nothing else."""
 _ECHO = -3.0
 """Not fitted: the question that was just stored must not be its own answer."""
 
@@ -106,6 +112,7 @@ def measures_of_text(
         "chat_near": share if is_chat else 0.0,
         "times": float(bool(question.times)),
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
+        "only_time": float(_asks_only_time(question)),
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(is_question(item.content)),
@@ -138,16 +145,34 @@ def _everyday() -> frozenset[str]:
     return frozenset(words.terms(_EVERYDAY))
 
 
+def _asks_only_time(question: Question) -> bool:
+    """Tell whether it asks what happened at a time, and names nothing else."""
+    is_past = bool(question.times) and question.asks_past
+    return is_past and all(map(_says_little_but_time, question.terms))
+
+
+def _says_little_but_time(term: str) -> bool:
+    return term.isdigit() or term in _time_terms() or term in _everyday()
+
+
+@cache
+def _time_terms() -> frozenset[str]:
+    return frozenset(words.terms(_TIMES))
+
+
 def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None) -> float:
     """Return the probability that what was measured so answers the question.
 
-    As far as the model does not know the language of the question, words decide.
+    As far as the model does not know the language of the question, words decide. What happened at
+    a time is told by when a memory is of, whatever its words are.
     """
     weights = WEIGHTS if weights is None else weights
     likely = _probability(values, weights[weights_for(values)])
     coverage = values.get("coverage", 1.0)
     if coverage < 1:
-        return coverage * likely + (1 - coverage) * _probability(values, weights["words"])
+        likely = coverage * likely + (1 - coverage) * _probability(values, weights["words"])
+    if values["only_time"] and not values["question"]:
+        likely = max(likely, _IN_TIME * values["date"] * (1 - values.get("echo", 0.0)))
     return likely
 
 

@@ -58,8 +58,18 @@ class Candidates(NamedTuple):
     """What the relevance of one is made of; nothing where nothing is asked."""
 
     def relevance(self, one: Scored) -> float:
-        """Return the probability that a candidate answers; 1 where nothing is asked."""
-        return 1.0 if self.measures is None else relevance(self.measures(one))
+        """Return the probability that a candidate answers; 1 where nothing is asked.
+
+        What is replaced does not answer better than what replaced it, unless the past is asked for.
+        """
+        if self.measures is None:
+            return 1.0
+        likely = relevance(self.measures(one))
+        newer = None if self.question.asks_past else self.replaced.get(one.item.id)
+        if newer is not None:
+            same = (each for each in self.scored if each.item.id == newer.id)
+            likely = min([likely, *map(self.relevance, same)])
+        return likely
 
 
 def choose(
