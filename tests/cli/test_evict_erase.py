@@ -71,11 +71,13 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
     cli.ok("forget", cli.remember("xylophone gone"))
     cli.ok("remember", "bob's tea", "--user", "bob")
 
-    done = cli.ok("erase", "--user", "alice", "--yes")
+    done = cli("erase", "--user", "alice", "--yes")
     again = cli.json("erase", "--user", "alice", "--yes")
 
-    assert done.startswith("erased 4\n")
-    assert done.endswith("✓ nothing is left\n")
+    assert done.stdout.startswith("erased 4\n")
+    assert done.stdout.endswith("✓ nothing is left\n")
+    assert "`orbiter-memory list --all --query alice`" in done.stderr
+    assert "backups and exports were not searched" in done.stderr
     assert (again["items"], again["proven"], again["problems"]) == (0, True, [])
     with open(cli.url, "rb") as file:  # noqa: PTH123 - its bytes
         assert b"xylophone" not in file.read()
@@ -115,6 +117,8 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest(cli: Cli, tmp_path: Pat
         assert "nothing is stored here of user `alcie`; did you mean `alice`?" in each.stderr
     assert json.loads(path.read_text())["found"] is False
     assert "nothing is stored here of user `zoe`\n" in far.stderr
+    assert "✓" not in far.stdout + wrong.stdout
+    assert "were not searched" not in far.stderr
     assert right["found"] is True
 
 

@@ -72,6 +72,7 @@ async def test_erasing_is_counted_first_and_needs_the_name(
     assert nobody.status_code in (400, 422)
     assert "nothing is left" in erased.text
     assert "Proven:" in erased.text
+    assert "Backups and exports were not searched." in erased.text
     assert "There is nothing to erase" in nothing.text
     assert [item.content for item in await memory.unscoped().list()] == ["Ben's own"]
 

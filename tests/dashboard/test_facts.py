@@ -48,6 +48,22 @@ async def test_the_page_draws_a_time_line_for_each_key(
     assert 'class="span retracted"' in page
 
 
+async def test_the_list_of_memories_marks_what_was_retracted(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    facts = memory.scope(**ANN).facts
+    await facts.put("city", "Lisbon")
+    wrong = await facts.put("phone", "000")
+    visitor = Visitor(client(await served()))
+
+    before = await visitor.look("/memories", **ANN)
+    await facts.retract(wrong.id)
+    after = await visitor.look("/memories", **ANN)
+
+    assert '<span class="tag bad">retracted</span>' not in before
+    assert after.count('<span class="tag bad">retracted</span>') == 1
+
+
 async def test_keys_are_in_natural_order_and_in_pages(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._command import CommandContext
-from orbiter.memory.cli._error_messages import UsageError, say
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
 from orbiter.memory.cli._settings_file import pii_hook
 from orbiter.memory.cli._text import counted, one_line, shortened
 from orbiter.memory.cli._views import said
@@ -68,6 +68,10 @@ async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str
     """
     if text.startswith("@"):
         return _row(run, text)[0]
+    if text.isdecimal() and len(text) < SHORTEST_PART and await memory.get(text) is None:
+        raise NotThereError(
+            f"there is no memory `{text}`; row {text} of the last list is `@{text}`"
+        )
     if _WHOLE.fullmatch(text) or len(text) < SHORTEST_PART or await memory.get(text) is not None:
         return text
     matches = await _candidates(memory, text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -174,6 +175,8 @@ async def erase(
             say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
         if not done.found:
             await _say_nothing(run, memory, scope)
+        elif "user_id" in scope:
+            _say_elsewhere(scope["user_id"])
         await _say_keys(run, memory, scope)
     if report is not None:
         run.out.note(f"the report is in `{report}`")
@@ -189,7 +192,8 @@ def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | No
         return 0 if done else ERROR
     head = str(done).partition("\n  - ")[0].splitlines()
     run.out.show(*(styled(line) for line in head[:-1]))
-    run.out.show(styled(("✓ " if done else "✗ ", "green" if done else "bold red"), head[-1]))
+    if done.total or not done:  # nothing to erase proves nothing: the name may be misspelt
+        run.out.show(styled(("✓ " if done else "✗ ", "green" if done else "bold red"), head[-1]))
     for problem in problems:
         say(problem, kind="problem")
     return 0 if done else ERROR
@@ -207,6 +211,12 @@ async def _say_keys(run: CommandContext, memory: "AgentMemory", scope: dict[str,
 async def _say_nothing(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
     near = await near_user(memory, scope.get("user_id"))
     say(f"nothing is stored here of {run.target.describe()}{near}", kind="note")
+
+
+def _say_elsewhere(user: str) -> None:
+    way = shlex.join(["orbiter-memory", "list", "--all", "--query", one_line(user)])
+    say(f"texts of others may still name them: `{way}`", kind="note")
+    say("backups and exports were not searched", kind="note")
 
 
 def _check_new(path: Path) -> None:

@@ -3,12 +3,13 @@
 import shlex
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._command import SCOPES, CommandContext, Target, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, say
 from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._output import styled
@@ -63,6 +64,10 @@ async def export(
         raise UsageError("`-` is for a pipe, not for a terminal; name a file, or give `| less`")
     # As it was given: a `/` in the end says that it is a folder.
     target = sys.stdout.buffer if path == "-" else path
+    if format == AUTO and path.lower().endswith((".md", ".markdown")):
+        way = shlex.join(["orbiter-memory", "export", f"{Path(path).with_suffix('')}/"])
+        options = _options(run.target)
+        raise UsageError(f"Markdown is written as a folder, one file each: `{way}{options}`")
     kind = format_for(target, format, known=WRITTEN)
     async with run.both(meaning=False) as (store, memory):
         with run.out.progress("exporting", unit="") as advance:
@@ -109,6 +114,14 @@ async def _say_left_out(run: CommandContext, store: "AgentMemory", memory: "Scop
         f"{entries}; `orbiter-memory export FILE.jsonl` has all of it",
         kind="note",
     )
+
+
+def _options(target: Target) -> str:
+    """Return the options that name the store and the scope, to repeat them in advice."""
+    names = [(name, getattr(target, name)) for name in ("url", *SCOPES)]
+    words = [word for name, value in names if value for word in (f"--{name}", value)]
+    words += [word for word in target.scope_options() if word in ("--all", "--no-user")]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 async def _parts(memory: "ScopedMemory", done: "ExportResult") -> str:
