@@ -391,6 +391,25 @@ def test_sighup_replaces_the_workers_which_read_their_settings_anew(tmp_path: Pa
     assert log.count("; 1 to go") == log.count("; all are new") == 1
 
 
+@pytest.mark.parametrize("mistake", ["reed-only = true", "read-only = "])
+def test_a_reload_that_fails_is_logged_in_lines_of_json(tmp_path: Path, mistake: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('log-format = "json"\n')
+    options = ("--config", str(file), "--no-mcp", "--no-dashboard")
+    with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
+        file.write_text(f'{mistake}\nlog-format = "json"\n')
+        server.process.send_signal(signal.SIGHUP)
+        until_blocking(lambda: server.log.read_text().count(" stays: ") == 2)
+        log = server.end()
+
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert "SIGHUP: the workers are replaced" in lines[0]["message"]
+    (first, *_) = [each for each in lines if each["logger"] == "orbiter.memory.server.command"]
+    assert first["level"] == "error"
+    assert str(file) in first["message"]
+    assert first["time"].endswith("Z")
+
+
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     options = ("--no-mcp", "--no-dashboard")
     with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
@@ -412,6 +431,32 @@ def test_a_server_whose_worker_cannot_begin_ends_with_the_reason(tmp_path: Path)
     assert ended.stderr.count("this server has no keys") == 1, ended.stderr
     assert "a worker ended before it served" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--log-format", "json", "--host", "0.0.0.0"],
+        ["--log-format=json", "--port", "many"],
+        ["--log-format=json", "--workers", "2", "--host", "0.0.0.0"],
+    ],
+)
+def test_what_keeps_a_server_from_its_start_is_a_line_of_json_where_its_log_is(
+    tmp_path: Path, options: list[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    ended = subprocess.run(
+        [*COMMAND, "--port", "0", "--url", url, *options],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert lines[0]["level"] == "error"
+    assert "keys create" in lines[0]["message"] or "--port" in lines[0]["message"]
 
 
 @pytest.mark.parametrize("url", ["memory://", ":memory:", "sqlite:///:memory:"])

@@ -23,6 +23,7 @@ __all__ = [
     "no_command",
     "report",
     "say",
+    "say_in_json",
     "without_passwords",
 ]
 
@@ -126,14 +127,42 @@ def without_passwords(text: str) -> str:
     return _SECRET.sub(r"\1=***", _ADDRESS.sub(r"\1\2:***@", text))
 
 
+_LEVELS = {"error": "error", "warning": "warning"}
+_json_lines = False
+
+
+def say_in_json(is_wanted: bool) -> None:  # noqa: FBT001 - the only thing there is to say
+    """Have `say` write lines of JSON, as the log of a server has, or text."""
+    global _json_lines  # noqa: PLW0603 - of the process, as stderr is
+    _json_lines = is_wanted
+
+
 def say(text: str, *, kind: str = "error") -> None:
     """Write one line about what happened to stderr; a terminal gets it wrapped at words."""
     try:
-        told = f"{kind}: {clean(without_passwords(text))}"
+        message = clean(without_passwords(text))
+        if _json_lines:
+            sys.stderr.write(f"{_json_line(message, kind)}\n")
+            sys.stderr.flush()
+            return
+        told = f"{kind}: {message}"
         sys.stderr.write(f"{_wrapped(told) if sys.stderr.isatty() else told}\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):  # whoever read it has gone, and nobody else can be told
         pass
+
+
+def _json_line(message: str, kind: str) -> str:
+    import json  # noqa: PLC0415 - for servers only
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    line = {
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+        "level": _LEVELS.get(kind, "info"),
+        "logger": "orbiter.memory.server.command",
+        "message": message,
+    }
+    return json.dumps(line, ensure_ascii=False)
 
 
 def _wrapped(text: str) -> str:

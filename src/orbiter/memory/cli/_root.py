@@ -12,8 +12,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._error_messages import INTERRUPTED, USAGE, UsageError, report, say
-from orbiter.memory.cli._settings_file import drop_placeholders, usage_text
+from orbiter.memory.cli._error_messages import (
+    INTERRUPTED,
+    USAGE,
+    UsageError,
+    report,
+    say,
+    say_in_json,
+)
+from orbiter.memory.cli._settings_file import drop_placeholders, usage_text, wants_json_log
 
 __all__ = ["NAME", "app", "run"]
 
@@ -160,7 +167,9 @@ class Root(TyperGroup):
         if not is_standalone:
             return call()
         words = [*args[:1], more.get("args"), sys.argv[1:]]
-        is_hook = next(each for each in words if each is not None)[:1] == ["hook"]
+        line = list(next(each for each in words if each is not None))
+        is_hook = line[:1] == ["hook"]
+        say_in_json(line[:1] == ["serve"] and wants_json_log(line))
         code = _code_of(call)
         # An agent that calls a hook takes 2 for "do not go on", and it is the code of a bad option.
         return sys.exit(0 if is_hook else code)

@@ -4,8 +4,10 @@ The file is TOML, its names are those of the options: `port = 8765`, `allow-host
 """
 
 import os
+from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PII_VARIABLES",
     "SHARED",
+    "WORKER_LOG",
     "LogLevel",
     "LogLines",
     "drop_placeholders",
@@ -29,6 +32,7 @@ __all__ = [
     "setting",
     "settings_in_force",
     "usage_text",
+    "wants_json_log",
 ]
 
 SHARED = ("url", "token", "model", "pii")
@@ -39,6 +43,8 @@ PII_VARIABLES = _PII_KEY, _ = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
 
 _PREFIX = "ORBITER_MEMORY_"
 _WORKER = f"_{_PREFIX}WORKER"
+WORKER_LOG = f"_{_PREFIX}WORKER_LOG"
+"""The variable by which a supervisor tells its workers how it logs."""
 _OTHERS = ("user", "session", "task", "agent", "by", "reranker-key", "playground-key")
 """Variables that are no options of `serve`."""
 _PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
@@ -72,6 +78,27 @@ def setting(*names: str, text: str, **more: Any) -> Any:
 def variable_of(name: str) -> str:
     """Return the variable that an option can be set by."""
     return _PREFIX + name.upper().replace("-", "_")
+
+
+def wants_json_log(words: Sequence[str]) -> bool:
+    """Tell whether the log of `serve` with the options *words*, right or wrong, is JSON.
+
+    Where a settings file cannot be read, a worker goes by what its supervisor logs.
+    """
+    chosen = _value_of("--log-format", words) or os.environ.get(variable_of("log-format"))
+    if chosen:
+        return chosen == LogLines.JSON.value
+    path = _value_of("--config", words) or os.environ.get(variable_of("config"))
+    try:
+        return bool(path) and _load(Path(str(path))).get("log-format") == LogLines.JSON.value
+    except UsageError:
+        return os.environ.get(WORKER_LOG) == LogLines.JSON.value
+
+
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    values = [after for word, after in pairwise(words) if word == option]
+    values += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    return values[-1] if values else None
 
 
 def drop_placeholders() -> None:

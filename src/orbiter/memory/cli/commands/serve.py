@@ -18,7 +18,13 @@ from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._settings_file import LogLevel, LogLines, read_settings, setting
+from orbiter.memory.cli._settings_file import (
+    WORKER_LOG,
+    LogLevel,
+    LogLines,
+    read_settings,
+    setting,
+)
 from orbiter.memory.cli._text import counted, one_line
 from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
 
@@ -260,6 +266,7 @@ async def _supervise(
     from orbiter.memory.server.supervisor import Supervisor, WorkerFailedError  # noqa: PLC0415
 
     command = [sys.executable, "-m", "orbiter.memory.cli", *sys.argv[1:]]
+    os.environ[WORKER_LOG] = settings.log_format
     supervisor = Supervisor(settings, workers=workers, command=command)
     log = log_to_stderr(settings.log_format, level=settings.log_level)
     with log, _on_signals(supervisor.reload) as stop:
@@ -350,6 +357,7 @@ def _on_signals(
         if is_worker or (terminals and not any(map(os.isatty, terminals))):
             stop.set()
         elif reload is not None:
+            _LOG.warning("SIGHUP: the workers are replaced, one after the other")
             reload()
         else:
             _LOG.warning(
