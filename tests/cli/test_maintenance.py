@@ -388,6 +388,9 @@ def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Pat
     assert told["allow-host"] == {"value": "a.example, b.example", "from": str(file)}
     assert told["log"] == {"value": "yes", "from": str(file)}
     assert told["rate"] == {"value": "100.0", "from": "default"}
+    assert told["config"]["from"] == "--config"
+    cli.env["ORBITER_MEMORY_CONFIG"] = str(file)
+    assert cli.json("config")["server"]["config"]["from"] == "ORBITER_MEMORY_CONFIG"
     assert "serve\n" in cli.ok("config")
 
 
@@ -398,7 +401,7 @@ def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Pat
         ("port = ", "is not TOML"),
         ('port = "many"', "'--port', set by `port = 'many'` in `{file}`: "),
         ("[serve]\nport = 1", "`{file}` has a table `[serve]`, and settings are in no table"),
-        ("config = 'x'", "`config` that is none"),
+        ("config = 'x'", "has `config`, which is not a setting"),
     ],
 )
 def test_a_settings_file_that_makes_no_sense_is_refused(

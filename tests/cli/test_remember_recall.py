@@ -40,6 +40,13 @@ def test_words_without_quotes_are_one_memory(cli: Cli) -> None:
     assert (refused.exit_code, "give `-` as the text" in refused.stderr) == (2, True)
 
 
+def test_lines_without_a_dash_say_that_it_is_missing(cli: Cli) -> None:
+    refused = cli("remember", "--lines", stdin="tea\n")
+
+    assert refused.exit_code == 2
+    assert "`-` for stdin" in refused.stderr
+
+
 def test_stdin_beside_words_is_refused_and_not_dropped(cli: Cli) -> None:
     for words in (("title", "-"), ("-", "title"), ("-", "-")):
         refused = cli("remember", *words, stdin="the text itself\n")

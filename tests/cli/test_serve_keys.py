@@ -316,6 +316,14 @@ def test_a_name_in_the_form_of_a_key_means_the_key_of_that_name(cli: Cli) -> Non
     assert [key["state"] for key in cli.json("keys") if key["id"] == plain["id"]] == ["open"]
 
 
+def test_the_end_of_a_rotated_key_is_told_to_the_second_with_the_zone(cli: Cli) -> None:
+    made = cli.json("keys", "create", "--user", "alice")
+
+    told = cli("keys", "rotate", made["id"], "--overlap", "12h").stderr
+
+    assert re.search(r"works until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", told), told
+
+
 def test_a_key_is_rotated_and_both_are_listed(cli: Cli) -> None:
     old = cli.json("keys", "create", "--user", "ann", "--name", "agent")
     new = cli.json("keys", "rotate", "agent", "--overlap", "12h")

@@ -101,7 +101,7 @@ class KeyTable:
         self._url = url
         self._driver = Driver(
             url,
-            f"the keys in `{redacted(url)}`",
+            f"the table of keys in `{redacted(url)}`",
             pool_settings={
                 "min_size": 0,
                 "max_size": 4,

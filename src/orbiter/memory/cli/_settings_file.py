@@ -135,7 +135,7 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
         if name not in known:
             near = get_close_matches(name, known, n=1)
             way = f"did you mean `{near[0]}`?" if near else "they are named as the options are"
-            raise typer.BadParameter(f"`{path}` has a setting `{name}` that is none; {way}")
+            raise typer.BadParameter(f"`{path}` has `{name}`, which is not a setting; {way}")
     # Click asks the environment before this; shared options such as `--url` do so later.
     own = {name: value for name, value in settings.items() if variable_of(name) not in os.environ}
     context.default_map = {names[name]: value for name, value in own.items()}
@@ -241,7 +241,10 @@ def settings_in_force(command: Any, path: Path | None) -> list[tuple[str, str, s
         )
         value = context.params.get(option.name)
         if option.name == "config":
-            origin = "--config" if path else "default"
+            origin = "default"
+            if path:
+                is_variable = str(path) == os.environ.get(variable_of("config"))
+                origin = variable_of("config") if is_variable else "--config"
         if flag_of(option) not in (*SHARED, "json", "help"):
             rows.append((flag_of(option), _as_text(value), origin))
     return rows

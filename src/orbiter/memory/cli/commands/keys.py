@@ -326,7 +326,9 @@ async def rotate(
         run.out.data({**_json(key), "key": token, "replaces": _json(old)})
         return
     _show_token(run, key, token)
-    until = "" if old.expires_at is None else f" until {moment(old.expires_at)}"
+    # To the second and with the zone: others plan by it, elsewhere.
+    end = "" if old.expires_at is None else f"{old.expires_at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    until = f" until {end}" if end else ""
     say(f"the old key `{old.id}` works{until}" if lasts else f"`{old.id}` ends now", kind="note")
     run.out.note("save it now: only its hash is stored, and it is not shown again")
 
