@@ -78,6 +78,11 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
         (["forget", "--where", "{}"], 2, "`--everything`"),
         (["recall", "x", "--mode", "meaning"], 2, "`--mode words`"),
         (["demo", "--json"], 2, "leave `--json` out"),
+        (["list", "--by", "ann"], 2, "`--by` names who changes something"),
+        (["show", item_id, "--by", "ann"], 2, "leave it out"),
+        (["recall", "x", "--by", "ann"], 2, "leave it out"),
+        (["history", item_id, "--by", "ann"], 2, "leave it out"),
+        (["audit", "--by", "nobody"], 2, "leave it out"),
         (["sweep", "--older", "90d"], 2, "`orbiter-memory forget --all --until 90d --permanently"),
     ):
         result = cli(*args)

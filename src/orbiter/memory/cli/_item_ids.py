@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SHORTEST_PART",
     "ambiguous",
+    "check_reads",
     "counts_of_user",
     "find_id",
     "find_ids",
@@ -192,6 +193,15 @@ def _path() -> Path | None:
 
 
 # What is said where nothing was found
+
+
+def check_reads(run: CommandContext) -> None:
+    """Refuse `--by` of a command that only reads: it would look like a filter, and be none."""
+    if run.target.by is not None:
+        raise UsageError(
+            "`--by` names who changes something, and this only reads; leave it out. "
+            "`audit` and `history` show who changed what"
+        )
 
 
 def note_replaced(run: CommandContext, *questions: str) -> None:

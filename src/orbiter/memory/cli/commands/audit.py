@@ -8,7 +8,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app, without_a_name
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
-from orbiter.memory.cli._item_ids import find_id
+from orbiter.memory.cli._item_ids import check_reads, find_id
 from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened
@@ -113,6 +113,7 @@ async def list_audit(
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
 
+    check_reads(run)
     if action is not None and action not in ACTIONS:
         raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
     asked: dict[str, Any] = {

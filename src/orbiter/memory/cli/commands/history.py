@@ -18,7 +18,7 @@ from orbiter.memory.cli._command import (
 )
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
-from orbiter.memory.cli._item_ids import find_id
+from orbiter.memory.cli._item_ids import check_reads, find_id
 from orbiter.memory.cli._options import Id, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line
@@ -144,6 +144,7 @@ def _names(scope: "MemoryMetadata") -> list[tuple[str, str]]:
 @command(app, "history")
 async def history(run: CommandContext, item_id: Id) -> None:
     """Show every version of a memory and what changed."""
+    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         item_id = await find_id(run, memory, item_id)
         versions = await memory.history(item_id)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
-from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing, note_replaced
+from orbiter.memory.cli._item_ids import (
+    check_reads,
+    find_id,
+    keep_rows,
+    note_nothing,
+    note_replaced,
+)
 from orbiter.memory.cli._options import (
     AsOf,
     Id,
@@ -68,6 +74,7 @@ async def list_(  # noqa: PLR0913 - the filters
     ] = None,
 ) -> None:
     """List memories, newest first."""
+    check_reads(run)
     # A program that got the first few would take them for all; one that pages has a `next`.
     is_all = limit is None and not run.out.is_terminal and not (run.out.is_json and cursor)
     asked: dict[str, Any] = {
@@ -128,6 +135,7 @@ async def _pages(
 @command(app, "show")
 async def show(run: CommandContext, item_id: Id) -> None:
     """Show one memory with all its details."""
+    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         item_id = await find_id(run, memory, item_id)
         item = await memory.get(item_id)
