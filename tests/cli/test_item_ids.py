@@ -67,7 +67,27 @@ def test_an_ambiguous_part_lists_the_candidates_and_changes_nothing(two: Cli) ->
 
 
 def test_a_part_of_less_than_four_characters_means_nothing(two: Cli) -> None:
-    assert two("show", "259").exit_code == 3
+    refused = two("show", "9bf")
+
+    assert refused.exit_code == 3
+    assert "give four or more characters of its id" in refused.stderr
+
+
+def test_the_beginning_of_an_imported_id_needs_no_mark(cli: Cli) -> None:
+    _store(cli, **{f"~75d3{ONE[4:]}": "likes tea", f"~6b0c{TWO[4:]}": "runs", "6b0cfe": "rows"})
+
+    assert cli.json("show", "75d3")["id"] == cli.json("show", "~75d")["id"] == f"~75d3{ONE[4:]}"
+    assert cli.json("show", f"75d3{ONE[4:]}")["content"] == "likes tea"
+    cli.ok("edit", "75d3", "likes black tea")
+    cli.ok("forget", "75d3")
+    assert cli.json("history", "75d3")[-1]["change"] == "deleted"
+    assert cli.json("history", f"75d3{ONE[4:]}")[-1]["change"] == "deleted"
+    cli.ok("restore", "75d3")
+    assert cli.json("show", "75d3")["content"] == "likes black tea"
+    refused = cli("forget", "6b0c")
+    assert refused.exit_code == 2
+    assert "`6b0c` is ambiguous" in refused.stderr
+    assert cli("show", "75d3", "--user", "bob").exit_code == 3
 
 
 def test_an_id_that_is_the_beginning_of_another_means_itself(cli: Cli) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, no_command, report, say
+from orbiter.memory.cli._error_messages import UsageError, no_command, report, say
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._settings_file import SHARED, file_setting, note_idle_key, pii_hook
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.model.protocols import Reranker
-    from orbiter.memory.model.reports import ItemVersion
 __all__ = [
     "SCOPES",
     "CommandContext",
@@ -36,9 +35,7 @@ __all__ = [
     "is_served",
     "name_completers",
     "new_app",
-    "not_there",
     "os_user",
-    "past_of",
     "without_a_name",
 ]
 
@@ -475,25 +472,3 @@ def without_a_name(usual: Callable[[], str]) -> type[TyperGroup]:
             return super().resolve_command(ctx, args)
 
     return Group
-
-
-async def past_of(memory: "ScopedMemory", item_id: str) -> "list[ItemVersion]":
-    """Return the versions of a memory, oldest first; none where a store keeps none."""
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
-
-    try:
-        return await memory.history(item_id)
-    except UnsupportedError:  # a Redis
-        return []
-
-
-async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> NotThereError:
-    """Return the error for a memory that *memory* has not."""
-    past = await past_of(memory, item_id)
-    if past and past[-1].change == "deleted":
-        return NotThereError(
-            f"the memory `{item_id}` of {target.describe()} was forgotten; "
-            f"`orbiter-memory restore {item_id}` brings it back"
-        )
-    way = "`list` shows some" if target.everyone else "`--all` shows everyone's"
-    return NotThereError(f"there is no memory `{item_id}` of {target.describe()}; {way}")

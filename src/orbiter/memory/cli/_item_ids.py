@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbiter.memory.cli._command import CommandContext
+from orbiter.memory.cli._command import CommandContext, Target
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
 from orbiter.memory.cli._settings_file import pii_hook
 from orbiter.memory.cli._text import counted, one_line, shortened
@@ -23,6 +23,7 @@ from orbiter.memory.cli._views import said
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.items import MemoryItem
+    from orbiter.memory.model.reports import ItemVersion
 
 __all__ = [
     "SHORTEST_PART",
@@ -33,8 +34,10 @@ __all__ = [
     "find_ids",
     "keep_rows",
     "near_user",
+    "not_there",
     "note_nothing",
     "note_replaced",
+    "past_of",
 ]
 
 _WHOLE = re.compile(r"[0-9a-f]{32}")
@@ -73,7 +76,7 @@ async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str
         raise NotThereError(
             f"there is no memory `{text}`; row {text} of the last list is `@{text}`"
         )
-    if _WHOLE.fullmatch(text) or len(text) < SHORTEST_PART or await memory.get(text) is not None:
+    if len(text) < SHORTEST_PART or await memory.get(text) is not None:
         return text
     matches = await _candidates(memory, text)
     if len(matches) > 1:
@@ -95,15 +98,20 @@ def ambiguous(text: str, matches: Sequence[tuple[str, str]]) -> UsageError:
 async def _candidates(memory: "ScopedMemory", text: str) -> "list[MemoryItem]":
     """Return memories whose id begins with *text*, or else ends so; forgotten ones come last.
 
-    Ids begin with their time, so what tells two apart that were made together is the end.
+    Ids begin with their time, so what tells two apart that were made together is the end. Those of
+    imported memories begin with a mark, which a shell may take for a home folder.
     """
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.model.items import RESERVED  # noqa: PLC0415
 
+    starts = {"$or": [{"id": {"$prefix": mark + text}} for mark in ("", RESERVED)]}
     for forgotten in (False, True):
         with suppress(UnsupportedError):  # a Redis keeps nothing that was forgotten
-            matches = await memory.list(
-                where={"id": {"$prefix": text}}, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
-            ) or await _ends(memory, text, forgotten=forgotten)
+            matches: Sequence[MemoryItem] = await memory.list(
+                where=starts, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
+            )
+            if not matches and _WHOLE.fullmatch(text) is None:
+                matches = await _ends(memory, text, forgotten=forgotten)
             if matches:
                 return list(matches)
     return []
@@ -120,6 +128,30 @@ async def _ends(memory: "ScopedMemory", text: str, *, forgotten: bool) -> "list[
         cursor = page.next
         if cursor is None or len(matches) > _MAX_CANDIDATES:
             return matches
+
+
+async def past_of(memory: "ScopedMemory", item_id: str) -> "list[ItemVersion]":
+    """Return the versions of a memory, oldest first; none where a store keeps none."""
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+
+    try:
+        return await memory.history(item_id)
+    except UnsupportedError:  # a Redis
+        return []
+
+
+async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> NotThereError:
+    """Return the error for a memory that *memory* has not."""
+    past = await past_of(memory, item_id)
+    if past and past[-1].change == "deleted":
+        return NotThereError(
+            f"the memory `{item_id}` of {target.describe()} was forgotten; "
+            f"`orbiter-memory restore {item_id}` brings it back"
+        )
+    way = "`list` shows some" if target.everyone else "`--all` shows everyone's"
+    if len(item_id) < SHORTEST_PART:
+        way = "give four or more characters of its id"
+    return NotThereError(f"there is no memory `{item_id}` of {target.describe()}; {way}")
 
 
 def keep_rows(run: CommandContext, ids: Sequence[str | Sequence[str]]) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
-from orbiter.memory.cli._item_ids import find_id, find_ids, note_replaced
+from orbiter.memory.cli._item_ids import find_id, find_ids, not_there, note_replaced
 from orbiter.memory.cli._options import (
     DryRun,
     Id,

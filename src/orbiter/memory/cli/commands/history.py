@@ -13,12 +13,10 @@ from orbiter.memory.cli._command import (
     is_missing,
     is_served,
     new_app,
-    not_there,
-    past_of,
 )
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
-from orbiter.memory.cli._item_ids import check_reads, find_id
+from orbiter.memory.cli._item_ids import check_reads, find_id, not_there, past_of
 from orbiter.memory.cli._options import Id, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line

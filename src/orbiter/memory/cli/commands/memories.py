@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._item_ids import (
     check_reads,
     find_id,
     keep_rows,
+    not_there,
     note_nothing,
     note_replaced,
 )
