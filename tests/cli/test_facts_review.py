@@ -112,6 +112,7 @@ def test_what_is_not_known_is_told_in_words_of_a_shell(cli: Cli) -> None:
 
     for args, told in (
         (["get", "hom"], "there is `home`"),
+        (["get", "home", "--as-of", "2001-01-01"], "`home` had no value then for user `alice`"),
         (["get", "home", "--as-of", "2001-01-01"], "facts history home"),
         (["history", "hom"], "there is `home`"),
         (["end", "hom"], "there is `home`"),

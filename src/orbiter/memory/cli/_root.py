@@ -198,6 +198,9 @@ def _say_usage(error: Any, text: str) -> None:
         return
     option = getattr(error, "option_name", "")
     meant = next((e for e in _OTHER_OPTIONS.get(option, ()) if e in _option_names(context)), None)
+    see = context.command_path if context is not None else None
+    if meant is None and option and (path := _path_with(context, option)):
+        meant, see = f"{path} {option}", path
     if meant is not None:
         text = f"no such option: {option}; did you mean `{meant}`?"
     elif context is not None and context.info_name == "sweep" and option in _AGES:
@@ -205,8 +208,8 @@ def _say_usage(error: Any, text: str) -> None:
         text = f"no such option: {option}; to remove what is older than 90 days: `{way}`"
     text = text.replace("Value error, ", "")  # what a value's own check raises begins so
     say(text[:1].lower() + text[1:] + _meant(context, text))
-    if context is not None:
-        say(f"{context.command_path} --help", kind="see")
+    if see is not None:
+        say(f"{see} --help", kind="see")
 
 
 _OTHER_OPTIONS = {
@@ -230,6 +233,17 @@ _AGES = ("--older", "--older-than", "--until", "--before", "--days", "--age")
 def _option_names(context: Any) -> set[str]:
     command = getattr(context, "command", None)
     return {name for each in getattr(command, "params", ()) for name in each.opts}
+
+
+def _path_with(context: Any, option: str) -> str | None:
+    """Return another command of the same group that has *option*: `chat` alone is `chat list`."""
+    group = getattr(context, "parent", None)
+    if group is None or group.parent is None:  # the program itself is no such group
+        return None
+    for name, command in group.command.commands.items():
+        if any(option in each.opts for each in command.params):
+            return f"{group.command_path} {name}"
+    return None
 
 
 def _meant(context: Any, text: str) -> str:

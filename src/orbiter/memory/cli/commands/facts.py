@@ -82,7 +82,8 @@ async def get_fact(
     async with run.scoped(meaning=False) as memory:
         fact = await memory.facts.get(key, as_of=moment, known_at=known)
         if fact is None:
-            raise await _unknown(run, memory.facts, key)
+            is_past = moment is not None or known is not None
+            raise await _unknown(run, memory.facts, key, is_past=is_past)
     if run.out.is_json:
         run.out.data(as_json(fact))
         return
@@ -91,13 +92,16 @@ async def get_fact(
         run.out.note(when(fact))
 
 
-async def _unknown(run: CommandContext, known: "Facts", key: str) -> NotThereError:
+async def _unknown(
+    run: CommandContext, known: "Facts", key: str, *, is_past: bool = False
+) -> NotThereError:
     """Return the error for a fact that is not there, or not at the moment that was asked for."""
     keys = await known.keys()
     if key in keys:
+        none = "had no value then" if is_past else "has no current value"
         return NotThereError(
-            f"`{key}` has no current value for {run.target.describe()}; `orbiter-memory facts "
-            f"history {key}` shows its history"
+            f"`{key}` {none} for {run.target.describe()}; `orbiter-memory facts history {key}` "
+            "shows its history"
         )
     names = ", ".join(f"`{one_line(each)}`" for each in keys[:10])
     there = f"; there is {names}" if names else "; `orbiter-memory facts put` records something"
