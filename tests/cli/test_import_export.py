@@ -265,7 +265,7 @@ def test_an_export_is_for_whom_it_belongs_to(cli: Cli, tmp_path: Path) -> None:
     refused = cli("import", path, "--user", "bob")
 
     assert refused.exit_code == 1
-    assert "`--user`, or give `--all`" in refused.stderr
+    assert "give `--all`, or `--user alice`" in refused.stderr
     assert "1 unchanged" in cli.ok("import", path, "--all")
 
 
@@ -420,6 +420,31 @@ def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: P
     assert result.stdout.endswith("2 memories\n")
     assert "without earlier versions, 1 forgotten and 0 key-value entries" in result.stderr
     assert plain.endswith("1 memory\n")
+
+
+def test_the_summary_of_a_table_counts_rows_that_were_not_stored_or_not_dated(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("note,when\ntea,2020-01-01\n,2020-01-02\ncake,2020-01-03,x\ncoffee,soon\n")
+
+    done = cli("import", str(path), "--text", "note", "--at", "when")
+
+    assert "2 new, 0 updated, 0 unchanged, 0 skipped; 2 not stored; 1 dated now" in done.stdout
+    assert "not a valid time: 'soon'; it is stored, and dated now" in done.stderr
+
+
+def test_a_file_of_another_user_names_its_owner(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("likes tea")
+    path = str(tmp_path / "notes.jsonl")
+    cli.ok("export", path)
+
+    refused = cli("import", path, "--user", "bob")
+
+    assert refused.exit_code == 1
+    assert "belongs to user `alice`, not to this scope" in refused.stderr
+    assert "they stay their owner's: give `--all`, or `--user alice`" in refused.stderr
+    assert cli("import", path, "--user", "alice").exit_code == 0
 
 
 def test_a_table_is_imported_once_and_a_row_without_text_is_named_by_its_line(

@@ -115,12 +115,12 @@ async def test_what_is_no_memory_is_reported_by_its_line_and_the_rest_is_stored(
 
         items = {item.content: item.metadata.extra for item in await everything(ann)}
     assert [str(each) for each in done.problems] == [
-        "line 4: it has no text in `text`",
+        "line 4: it has no text in `text`, so it is not stored",
         (
-            "line 5: it has 4 cells, but the table 3 columns; put text that contains the "
-            "separator in quotes"
+            "line 5: it has 4 cells, but the table 3 columns, so it is not stored; put text that "
+            "contains the separator in quotes"
         ),
-        "line 6: its `when` is not a valid time: 'soon'",
+        "line 6: its `when` is not a valid time: 'soon'; it is stored, and dated now",
         "line 7: its `importance` is not a number from 0 to 1; kept as `csv_importance`",
     ]
     assert set(items) == {"two\nlines", "dated", "weighed"}

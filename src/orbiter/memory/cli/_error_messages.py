@@ -63,7 +63,7 @@ _SHELL_WORDS = (
     ("choose it as well, one of", "choose it with `--format`, one of"),
     ("give that name as its format", "give that name with `--format`"),
     ("other formats are read by `import_file`", "`--format auto` reads other formats"),
-    ("records of others are not imported", "name its owner with `--user`, or give `--all`"),
+    ("records of others are not imported", "they stay their owner's: give `--all`"),
     ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
     ("use `discard` for a draft", "use `orbiter-memory review discard` for a draft"),
     ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` withdraws it"),
@@ -93,6 +93,7 @@ _SHELL_WORDS = (
 )
 """What an error advises a programmer to do, and what that is in a shell."""
 _LIMIT = re.compile(r"(, or|; if you trust the file,) raise the limit with `Limits\(\w+=…\)`")
+_HANDLE = re.compile(r"; the handle with `(\w+)_id=([^`]*)` takes them")
 _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
 
 
@@ -203,6 +204,7 @@ def in_shell_words(text: str) -> str:
     """Return *text* with the calls it advises as commands."""
     for call, words in _SHELL_WORDS:
         text = text.replace(call, words)
+    text = _HANDLE.sub(r", or `--\1 \2`", text)
     return _LIMIT.sub("; if you trust it, unpack or split it, and import the parts", text)
 
 

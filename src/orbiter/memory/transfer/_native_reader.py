@@ -128,6 +128,16 @@ def _split(chunk: bytes) -> Iterator[bytes]:
         yield rest
 
 
+def _not_ours(number: int, item_id: str, name: str, own: str | None) -> AccessError:
+    """Return the error for a record of another scope; it names the scope that takes the file."""
+    owner = f"no {name[:-3]}" if own is None else f"{name[:-3]} `{own[:80]}`"
+    way = "" if own is None else f"; the handle with `{name}={own[:80]}` takes them"
+    return AccessError(
+        f"line {number}: `{item_id}` belongs to {owner}, not to this scope; records of others are "
+        f"not imported{way}"
+    )
+
+
 def _records(
     lines: Iterator[bytes], scope: MemoryMetadata | None, limits: Limits
 ) -> Iterator[tuple[Record | StoredEntry, int]]:
@@ -156,11 +166,9 @@ def _records(
         else:
             record = _record(line, number, limits)
             for item in record.items if wanted else ():
-                if any(getattr(item.metadata, name) != value for name, value in wanted.items()):
-                    raise AccessError(
-                        f"line {number}: `{record.id}` does not belong to this scope; records of "
-                        "others are not imported"
-                    )
+                for name in wanted:
+                    if (own := getattr(item.metadata, name)) != wanted[name]:
+                        raise _not_ours(number, record.id, name, own)
             seen += 1
             yield record, len(line)
         digest.update(line)

@@ -201,7 +201,7 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
         name = f"{one_line(path)}: " if len(done) > 1 else ""
         format = f" ({one_line(found.format)})" if found.format else ""
         head = (counted(found.found), "bold")
-        run.out.show(styled(name, head, f"{format}: {counts}"))
+        run.out.show(styled(name, head, f"{format}: {counts}{_amiss(found)}"))
         _print_problems(name, found)
         if found.forgotten:
             told = counted(found.forgotten, "memory that was", "memories that were")
@@ -209,6 +209,15 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
                 f"{told} forgotten here stay forgotten; `orbiter-memory list --forgotten` shows "
                 "what, `restore ID` brings it back"
             )
+
+
+def _amiss(result: "ImportResult") -> str:
+    """Return how many rows were not stored, or not with their time, if all of them are known."""
+    if result.problem_count > len(result.problems):
+        return f"; {result.problem_count:,} problems"
+    kinds = (("so it is not stored", "not stored"), ("; it is stored, and dated now", "dated now"))
+    counts = [(sum(why in each.why for each in result.problems), kind) for why, kind in kinds]
+    return "".join(f"; {count:,} {kind}" for count, kind in counts if count)
 
 
 def _print_problems(name: str, result: "ImportResult") -> None:

@@ -156,8 +156,8 @@ class CsvRows(_Rows):
                 yield (
                     place,
                     (
-                        f"it has {len(cells)} cells, but the table {len(names)} columns; put text "
-                        "that contains the separator in quotes"
+                        f"it has {len(cells)} cells, but the table {len(names)} columns, so it is "
+                        "not stored; put text that contains the separator in quotes"
                     ),
                 )
                 continue
@@ -244,11 +244,11 @@ class _Table:
     ) -> SourceMemory | None:
         content = row.get(self.text)
         if content is None or (isinstance(content, str) and not content.strip()):
-            complain(place, f"it has no text in `{self.text}`")
+            complain(place, f"it has no text in `{self.text}`, so it is not stored")
             return None
         owner = _name(row.get(self.user)) if self.user else None
         if self.user and owner is None:
-            complain(place, f"it does not say whose it is in `{self.user}`, so it is not imported")
+            complain(place, f"it does not say whose it is in `{self.user}`, so it is not stored")
             return None
         if isinstance(content, str):
             content = cut(content, complain, place)
@@ -262,7 +262,8 @@ class _Table:
         if when not in (None, ""):
             at = spreadsheet_time(when, day_first=self.day_first)
             if at is None:
-                complain(place, f"its `{self.at}` is not a valid time: {str(when)[:40]!r}")
+                why = f"its `{self.at}` is not a valid time: {str(when)[:40]!r}"
+                complain(place, f"{why}; it is stored, and dated now")
             # What cannot be read stays beside the text.
             cells["created_at" if at else f"{self.name}_{self.at}"] = at or when
         own_id = _name(row.get(self.row_id)) if self.row_id else None
