@@ -105,6 +105,15 @@ def test_what_means_nothing_makes_no_store(cli: Cli, args: list[str], told: str)
     assert not Path(cli.url).exists()
 
 
+def test_recall_in_a_pipe_says_when_a_replaced_fact_held(cli: Cli) -> None:
+    cli.ok("facts", "put", "home", "Oslo", "--valid-from", "2020-01-01")
+    cli.ok("facts", "put", "home", "Bergen", "--valid-from", "2023-01-01")
+
+    texts = {line.split("\t")[3] for line in cli.ok("recall", "home").splitlines()}
+
+    assert texts == {"home: Bergen (since 2023)", "home: Oslo (2020 to 2023)"}
+
+
 def test_what_is_not_known_is_told_in_words_of_a_shell(cli: Cli) -> None:
     assert cli("facts").exit_code == 1  # there is no store
     _put(cli, "Berlin")

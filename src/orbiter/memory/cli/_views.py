@@ -22,6 +22,7 @@ __all__ = [
     "facts",
     "hit_json",
     "hit_lines",
+    "hit_text",
     "left_out_json",
     "left_out_lines",
     "parts_of",
@@ -219,6 +220,15 @@ def hit_lines(hit: "Hit", width: int, *, full: bool, shows_scope: bool = False) 
     if hit.repeats:
         lines.append(styled((f"said {len(hit.repeats) + 1} times", "dim")))
     return lines
+
+
+def hit_text(hit: "Hit") -> str:
+    """Return all that a hit says on one line; of a fact, when it held and what it was, too.
+
+    Without it, a program would take what was replaced for what is so.
+    """
+    is_fact = hit.item.memory_type == "fact"
+    return (one_line(hit.passage) if is_fact else "") or said(hit.item)
 
 
 def _shortly(hit: "Hit") -> "list[Reason]":

@@ -31,9 +31,9 @@ from orbiter.memory.cli._views import (
     entry,
     hit_json,
     hit_lines,
+    hit_text,
     left_out_json,
     left_out_lines,
-    said,
     scope_label,
 )
 from orbiter.memory.text.ranking import is_answered
@@ -147,7 +147,7 @@ async def recall(  # noqa: PLR0913 - the filters
                 hit.item.id,
                 f"{hit.relevance:.2f}",
                 moment(hit.item.created_at),
-                said(hit.item),
+                hit_text(hit),
                 *([scope_label(hit.item.metadata)] if everyone else []),
             )
             for hit in result
