@@ -13,6 +13,7 @@ from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind
 __all__ = [
     "FACT",
     "HOLDS",
+    "LIKELY",
     "READER",
     "REPLACED",
     "REPLACES",
@@ -64,7 +65,9 @@ class Explanation(tuple[Reason, ...]):
         others = (
             reason
             for reason in self
-            if (reason.points >= least or reason.part == READER) and reason.text not in texts
+            if (reason.points >= least or reason.part == READER)
+            and reason.part != LIKELY  # the relevance is told beside the reasons
+            and reason.text not in texts
         )
         for text in _kinds(others):
             if len(texts) < _MAX_TOLD and len("; ".join((*texts, text))) <= _LONGEST:
@@ -81,6 +84,8 @@ FACT = "fact"
 """The part that tells for how long a fact holds."""
 READER = "reranker"
 """The part that tells what a reranker says, whatever it counts."""
+LIKELY = "relevance"
+"""The part that puts a note before messages that answer less, or a message before notes."""
 HOLDS = "holds"
 """What it tells of a fact without dates."""
 REPLACED, REPLACES = "replaced", "replaces"

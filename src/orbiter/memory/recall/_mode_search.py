@@ -22,7 +22,7 @@ from orbiter.memory.recall._query_analysis import in_words, read, shortened
 from orbiter.memory.recall._relevance import measures, measures_of_text, measures_of_vector
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
-from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
+from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates, on_one_scale
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart
@@ -91,7 +91,7 @@ async def by_all(
         is_found = table.found[one.place] or table.columns["date"][one.place]
         return bool(is_found) or is_talk(one.item, seen.names) or _relevance(one) > 0
 
-    return Candidates(
+    candidates = Candidates(
         question,
         in_words(question),
         scored,
@@ -100,6 +100,8 @@ async def by_all(
         pool.clusters,
         measures=lambda one: measures(question, pool, table, one.place),
     )
+    # Whoever weighs more than the question decides about the order.
+    return candidates if beside else on_one_scale(candidates, seen.names)
 
 
 async def by_meaning(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._candidate_pool import as_stored
-from orbiter.memory.recall._explanation import Explanation, passage_of
+from orbiter.memory.recall._candidate_pool import as_stored, is_talk
+from orbiter.memory.recall._explanation import LIKELY, Explanation, Reason, passage_of
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
@@ -21,12 +21,16 @@ from orbiter.memory.recall.near_duplicates import Clusters
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan
 
-__all__ = ["MAX_LEFT_OUT", "Candidates", "choose"]
+__all__ = ["MAX_LEFT_OUT", "Candidates", "choose", "on_one_scale"]
 
 MAX_LEFT_OUT = 50
 """How many candidates are told of that are no hits."""
 
 
+_COMPARED = 50
+"""How many of the best are put into one order where notes and messages are mixed."""
+_BEFORE = 1e-6
+"""By how much what stands before another has more points, where it would have less."""
 _WIDER = 2
 """How many times as many are looked at where a matter is to be covered over time."""
 
@@ -115,6 +119,49 @@ def choose(
         spread=spread,
         reranking=candidates.reranking,
     )
+
+
+def on_one_scale(candidates: Candidates, names: frozenset[str] = frozenset()) -> Candidates:
+    """Return the candidates with notes and messages in one order.
+
+    A message has points for what was said around it, and a note has not, so their scores cannot be
+    compared. How likely they answer can. Each kind keeps its own order: a candidate counts as much
+    as the best behind it, and what is to stand before others of the other kind gets the points that
+    it lacks.
+    """
+    first = candidates.scored[:_COMPARED]
+    is_message = {one.item.id: is_talk(one.item, names) for one in first}
+    if len(set(is_message.values())) < 2:
+        return candidates
+    best = list(filter(candidates.has_evidence, first))
+    likely: dict[str, float] = {}
+    so_far = {True: 0.0, False: 0.0}
+    for one in reversed(best):
+        kind = is_message[one.item.id]
+        so_far[kind] = max(so_far[kind], candidates.relevance(one))
+        likely[one.item.id] = so_far[kind]
+    ordered = sorted(best, key=lambda one: -likely[one.item.id])
+    lowest = float("-inf")
+    placed: list[Scored] = []
+    for one in reversed(ordered):
+        if one.score <= lowest:
+            lowest += _BEFORE
+            points = {**one.points, LIKELY: lowest - one.score}
+            placed.append(Scored(one.item, one.place, points, lowest))
+        else:
+            lowest = one.score
+            placed.append(one)
+    chosen = {one.item.id for one in placed}
+    others = [one for one in candidates.scored if one.item.id not in chosen]
+
+    def why(one: Scored) -> Explanation:
+        if LIKELY not in one.points:
+            return candidates.why(one)
+        own = {part: points for part, points in one.points.items() if part != LIKELY}
+        reasons = candidates.why(Scored(one.item, one.place, own))
+        return Explanation([*reasons, Reason(LIKELY, one.points[LIKELY], "more likely to answer")])
+
+    return candidates._replace(scored=[*reversed(placed), *others], why=why)
 
 
 def _covering(chosen: Sequence[_Chosen], k: int) -> list[_Chosen]:
