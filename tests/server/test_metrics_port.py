@@ -55,7 +55,8 @@ async def test_metrics_say_what_the_process_costs(
     _, text = await _metrics(served, client, keys)
     numbers = dict(re.findall(r"^(process_\w+|orbiter_store_bytes) (\S+)$", text, re.MULTILINE))
 
-    assert 0 < float(numbers["process_cpu_seconds_total"]) <= time.process_time()
+    # Of what is told, the last digit is rounded.
+    assert 0 < float(numbers["process_cpu_seconds_total"]) < time.process_time() + 0.1
     assert 2**24 < int(numbers["process_resident_memory_bytes"]) < 2**34
     assert 3 < int(numbers["process_open_fds"]) < 10_000
     assert numbers["orbiter_store_bytes"].isdecimal(), "all of its digits"
