@@ -6,6 +6,7 @@ does so elsewhere, is nobody's.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -51,7 +52,7 @@ ReadRows = Callable[[], Iterator[tuple[str, Mapping[str, object] | str]]]
 """Yields where a row stands in the file, such as `line 5`, and its cells, or why it has none."""
 
 
-class _Rows:
+class _Rows(ABC):
     """What tables have in common, however their rows are written."""
 
     name = ""
@@ -98,9 +99,9 @@ class _Rows:
         """Yield a memory for each row, by the names of the columns."""
         yield from self.prepared(source, Columns()).read(source, complain)
 
+    @abstractmethod
     def _opened(self, source: SourceFile, columns: Columns) -> tuple[Mapping[str, int], ReadRows]:
         """Return the names of the columns, and what reads the rows below them."""
-        raise NotImplementedError
 
 
 class CsvRows(_Rows):
