@@ -16,7 +16,7 @@ from tests.agent.conftest import Open
 
 from orbiter.memory import AgentMemory, HumanMemory
 from orbiter.memory import sync as blocking
-from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, keywords
+from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, hints
 from orbiter.memory.embeddings import LocalEmbeddings, OpenAIEmbeddings
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
@@ -463,7 +463,7 @@ async def test_a_filter_on_a_field_that_no_memory_has_says_so(
 ) -> None:
     alice = any_memory.scope(f"alice-{who}")
     await alice.remember("tea", tags=["drinks"])
-    keywords._checked_fields.clear()  # each is told once
+    hints._checked_fields.clear()  # each is told once
 
     with pytest.warns(UserWarning, match=r"the field `tgas`, .*did you mean `tags`\?"):
         assert await alice.recall("tea", where={"tgas": "drinks"}) == []

@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
-from orbiter.memory.agent import AgentMemory, ScopedMemory, polling
+from orbiter.memory.agent import AgentMemory, ScopedMemory, events
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
@@ -35,19 +35,19 @@ def test_what_was_there_is_not_new_when_newer_ones_are_forgotten(cli: Cli) -> No
 
 def _look(path: Path, monkeypatch: pytest.MonkeyPatch, *, known: int = 10_000) -> list[list[str]]:
     """Return what three looks find: after forgetting, after a burst, and after a late one."""
-    monkeypatch.setattr(polling, "PAGE", 4)
-    monkeypatch.setattr(polling, "_MAX_SEEN", known)
+    monkeypatch.setattr(events, "PAGE", 4)
+    monkeypatch.setattr(events, "_MAX_SEEN", known)
 
     async def look() -> list[list[str]]:
         async with AgentMemory(path, embeddings=None) as memory:
             alice = memory.scope(user_id="alice")
             await alice.remember_many([f"old {n}" for n in range(12)])
             page = await alice.list(limit=4)
-            seen = polling.SeenIds(page, is_all=page.next is None)
+            seen = events.SeenIds(page, is_all=page.next is None)
             found = []
             for step in (_forget_two, _add_many, _add_late):
                 await step(alice)
-                fresh = await polling.since(alice, seen)
+                fresh = await events.since(alice, seen)
                 seen.add(fresh)
                 found.append([item.content for item in fresh])
             return found

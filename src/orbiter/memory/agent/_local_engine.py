@@ -6,7 +6,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from orbiter.memory.agent.chat_service import Chats
+from orbiter.memory.agent.chat_service import CLIENT_SETTINGS, Chats, MemorySettings
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.interface import (
     Handle,
@@ -15,7 +15,6 @@ from orbiter.memory.agent.interface import (
     ScopeSession,
     session_of,
 )
-from orbiter.memory.agent.memory_settings import CLIENT_SETTINGS, MemorySettings
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import (

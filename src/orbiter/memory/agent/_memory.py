@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack
 
 from orbiter.memory._lazy import missing_extra, warn
 from orbiter.memory.agent._local_engine import LocalEngine
+from orbiter.memory.agent.chat_service import MemorySettings
 from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.hints import CHAT_NAME, unknown_attribute
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.interface import (
     DEFAULT_USER,
@@ -24,15 +26,12 @@ from orbiter.memory.agent.interface import (
     scope_of,
 )
 from orbiter.memory.agent.keywords import (
-    CHAT_NAME,
     LimitNames,
     OwnerNames,
     ScopeId,
     SizeNames,
     checked_keywords,
-    unknown_attribute,
 )
-from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
 from orbiter.memory.agent.runtime import counting_store
 from orbiter.memory.agent.scope import ScopedMemory

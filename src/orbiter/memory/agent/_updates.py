@@ -5,22 +5,32 @@ ids its memories have, and an id that was used once is never used again, also af
 was forgotten. So the store decides in one step, and of two who race one is refused.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Literal
 
 from orbiter.memory.agent.extraction_jobs import is_job
-from orbiter.memory.agent.inputs import belongs, derived_id
+from orbiter.memory.agent.inputs import (
+    EDITED,
+    belongs,
+    check_text,
+    derived_id,
+    read_end,
+    within,
+)
+from orbiter.memory.agent.keywords import Time
 from orbiter.memory.agent.runtime import Store, keeps_versions, must_find, versioned
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.tasks.progress import advance
 
 __all__ = [
     "change",
+    "edit_of",
     "forget_all",
     "insert_many",
     "insert_one",
@@ -36,6 +46,66 @@ Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
 _PAGE = 1_000
 _TRIES = 100
 """How often a change is retried when others were faster; so many may change one item at once."""
+
+
+def edit_of(
+    scope: MemoryMetadata,
+    content: str | None,
+    marks: Mapping[str, object],
+    *,
+    source: str | None,
+    status: MemoryStatus | None,
+    expires: Time | timedelta | Literal["never"] | None,
+) -> Callable[[MemoryItem], None]:
+    """Return what changes an item as `update` is asked to; *marks* go to its `extra`."""
+    end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
+
+    def edit(item: MemoryItem) -> None:
+        new = {**marks, **_edited(item, content, source)}
+        if content is not None or INDEXED_BY in marks:
+            _check_is_free(item)
+        if content is not None:
+            check_text(content, may_be_blank=item.memory_type == "file")
+            item.content = content
+        if new:
+            item.metadata = within(scope, item.metadata, new)
+        if status is not None and status != item.status:
+            _check_has_no_review(item)
+            item.transition(status)
+        if expires is not None:
+            item.expires_at = end
+
+    return edit
+
+
+def _check_is_free(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose text follows from something else."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose text is made from its value; `facts.put(key, value)` "
+            "records a new value, `facts.retract(id)` withdraws this one"
+        )
+
+
+def _check_has_no_review(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose status is changed by a review."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose status is changed by `facts.accept(id)` or "
+            "`facts.discard(id)` for a draft, `facts.retract(id)` for an accepted fact"
+        )
+
+
+def _edited(item: MemoryItem, content: str | None, source: str | None) -> dict[str, object]:
+    """Return the mark that *content* makes it no longer its source's own words, if that is new.
+
+    *item* is what it was before. The label stays, as an edit makes nothing more trusted; but what
+    somebody else wrote over it is not taken back with the source.
+    """
+    if source is not None:
+        return {EDITED: False} if item.metadata.extra.get(EDITED) else {}
+    is_rewritten = content is not None and content != item.content
+    return {EDITED: True} if is_rewritten and item.metadata.extra.get("source") else {}
 
 
 async def change(

@@ -1,23 +1,57 @@
-"""What the conversations of one `AgentMemory` share: persona, counting, summaries."""
+"""The settings of one `AgentMemory`, and what its conversations make of them and share."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from orbiter.memory.agent.extraction_jobs import free_messages
-from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.protocols import Embeddings, MemoryStore, Reranker, Summarizer
 from orbiter.memory.model.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.summaries import Summaries
     from orbiter.memory.context import ContextManager
+    from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
+    from orbiter.memory.model.audit import AuditMode
+    from orbiter.memory.summary import SummaryConfig
+    from orbiter.memory.text.pii import PIIHook
 
-__all__ = ["Chats"]
+__all__ = ["CLIENT_SETTINGS", "Chats", "MemorySettings"]
+
+CLIENT_SETTINGS = frozenset(("token", "timeout", "insecure"))
+"""Those of a memory on a server; all others are for a store in this process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)  # it holds keys
+class MemorySettings:
+    """The options of `AgentMemory`, which explains them."""
+
+    store: MemoryStore | None = None
+    token: str | None = None
+    timeout: float | None = None
+    insecure: bool = False
+    embeddings: Embeddings | Literal["auto"] | None = "auto"
+    reranker: Reranker | None = None
+    episodic: str | None = None
+    persona: "str | Path | Soul | None" = None
+    summarizer: Summarizer | None = None
+    summaries: "SummaryConfig | Literal['auto'] | None" = "auto"
+    count_tokens: "TokenCounter | None" = None
+    secret: bytes | None = None
+    row_security: bool = False
+    audit: "AuditMode | None" = None
+    pii: "PIIHook | str | None" = None
+
+    def chosen(self) -> list[str]:
+        """Return the names of those that are not what they are by default."""
+        return [each.name for each in fields(self) if getattr(self, each.name) != each.default]
 
 
 class Chats:

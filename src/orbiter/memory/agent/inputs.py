@@ -33,13 +33,10 @@ __all__ = [
     "Index",
     "as_message",
     "belongs",
-    "check_has_no_review",
-    "check_is_free",
     "check_readable",
     "check_text",
     "date_items",
     "derived_id",
-    "edited",
     "join_parts",
     "labels",
     "narrowed",
@@ -94,36 +91,6 @@ def check_text(text: object, *, may_be_blank: bool = False) -> None:
         raise QueryError(f"a memory must be a string, not {text!r}")
     if not may_be_blank and not text.strip():
         raise QueryError("there is nothing to store: the text is empty")
-
-
-def check_is_free(item: MemoryItem) -> None:
-    """Raise `QueryError` for an item whose text follows from something else."""
-    if item.memory_type == "fact":
-        raise QueryError(
-            f"`{item.id}` is a fact, whose text is made from its value; `facts.put(key, value)` "
-            "records a new value, `facts.retract(id)` withdraws this one"
-        )
-
-
-def check_has_no_review(item: MemoryItem) -> None:
-    """Raise `QueryError` for an item whose status is changed by a review."""
-    if item.memory_type == "fact":
-        raise QueryError(
-            f"`{item.id}` is a fact, whose status is changed by `facts.accept(id)` or "
-            "`facts.discard(id)` for a draft, `facts.retract(id)` for an accepted fact"
-        )
-
-
-def edited(item: MemoryItem, content: str | None, source: str | None) -> dict[str, object]:
-    """Return the mark that *content* makes it no longer its source's own words, if that is new.
-
-    *item* is what it was before. The label stays, as an edit makes nothing more trusted; but what
-    somebody else wrote over it is not taken back with the source.
-    """
-    if source is not None:
-        return {EDITED: False} if item.metadata.extra.get(EDITED) else {}
-    is_rewritten = content is not None and content != item.content
-    return {EDITED: True} if is_rewritten and item.metadata.extra.get("source") else {}
 
 
 def labels(

@@ -14,12 +14,12 @@ from functools import lru_cache, wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.keywords import (
     ArgumentReader,
     OwnerNames,
     ScopeId,
     as_name,
-    unknown_attribute,
 )
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError

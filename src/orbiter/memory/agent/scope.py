@@ -15,6 +15,7 @@ from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
 from orbiter.memory.agent._updates import (
     change,
+    edit_of,
     forget_all,
     insert_many,
     insert_one,
@@ -22,31 +23,24 @@ from orbiter.memory.agent._updates import (
     restore,
 )
 from orbiter.memory.agent.extraction_jobs import without_jobs
+from orbiter.memory.agent.hints import CHAT_NAME, advised
 from orbiter.memory.agent.inputs import (
     Given,
     Index,
-    check_has_no_review,
-    check_is_free,
-    check_text,
     date_items,
-    edited,
     labels,
     read,
-    read_end,
     read_flag,
     read_messages,
-    within,
 )
 from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import (
-    CHAT_NAME,
     ExtraNames,
     ItemRef,
     LimitNames,
     ScopeId,
     SizeNames,
     Time,
-    advised,
     as_id,
     checked_keywords,
     read_time,
@@ -309,23 +303,7 @@ class ScopedMemory(MaintenanceMixin):
                 "there is nothing to change; give `content`, `tags=` or others; "
                 '`expires="never"` removes the expiry'
             )
-        end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
-
-        def edit(item: MemoryItem) -> None:
-            marks = {**more, **edited(item, content, source)}
-            if content is not None or INDEXED_BY in more:
-                check_is_free(item)
-            if content is not None:
-                check_text(content, may_be_blank=item.memory_type == "file")
-                item.content = content
-            if marks:
-                item.metadata = within(self._scope, item.metadata, marks)
-            if status is not None and status != item.status:
-                check_has_no_review(item)
-                item.transition(status)
-            if expires is not None:
-                item.expires_at = end
-
+        edit = edit_of(self._scope, content, more, source=source, status=status, expires=expires)
         store = await self._store()
         item_id = as_id(item_id)
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl
 
 from orbiter.memory.agent import AgentMemory, EventStream
+from orbiter.memory.agent.chat_service import CLIENT_SETTINGS, MemorySettings
 from orbiter.memory.agent.interface import (
     Handle,
     MemoryEngine,
@@ -15,7 +16,6 @@ from orbiter.memory.agent.interface import (
     ScopeSession,
     session_of,
 )
-from orbiter.memory.agent.memory_settings import CLIENT_SETTINGS, MemorySettings
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import default_url
 from orbiter.memory.client._remote_calls import Caller

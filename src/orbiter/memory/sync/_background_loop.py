@@ -37,6 +37,7 @@ _log = logging.getLogger("orbiter.memory")
 _LIBRARY = "orbiter.memory."
 _BETWEEN = (
     f"{_LIBRARY}sync.",
+    f"{_LIBRARY}agent.hints",
     f"{_LIBRARY}agent.keywords",
     f"{_LIBRARY}agent.interface",
     f"{_LIBRARY}agent.telemetry",

@@ -30,7 +30,7 @@ async def tail(
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many memories.")] = None,
 ) -> None:
     """Print new memories as they arrive, until Ctrl-C."""
-    from orbiter.memory.agent.polling import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
+    from orbiter.memory.agent.events import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
 
     wanted = read_where(where)
     left = count

@@ -15,8 +15,7 @@ from time import monotonic
 from typing import Any
 
 from orbiter.memory.agent import AgentMemory, EventStream, MemoryEvent, ScopedMemory
-from orbiter.memory.agent.events import Events
-from orbiter.memory.agent.polling import PAGE, SeenIds, since
+from orbiter.memory.agent.events import PAGE, Events, SeenIds, since
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.server.http.prometheus import Metrics

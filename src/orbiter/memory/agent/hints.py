@@ -1,0 +1,178 @@
+"""Hints: what somebody meant who wrote a name that is not there, or a filter that fits nothing.
+
+An unknown keyword is a `TypeError` and an unknown method an `AttributeError`; each names the
+nearest one there is.
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Coroutine, Sequence, Sized
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS
+
+__all__ = ["CHAT_NAME", "advised", "nearest", "unknown_attribute", "unknown_keyword"]
+
+_P = ParamSpec("_P")
+_SizedT = TypeVar("_SizedT", bound=Sized)
+_ListingT = TypeVar("_ListingT", bound="_Listing")
+
+CHAT_NAME = 'a name, such as `chat("main")`; `chats()` lists those there are'
+"""What a call of `chat` needs."""
+
+_MEANINGS = {
+    "k": "count max max_items max_results n num num_results number results size top topk",
+    "limit": "count max max_items max_results n num num_results number results size top topk",
+    "what": "content contents document message messages text texts",
+    "query": "content q question search text",
+    "task": "content message q query question text",
+    "where": "filter filters",
+    "min_relevance": "cutoff min_score min_similarity score score_threshold similarity threshold",
+    "memory_type": "category kind kinds memory_types type types",
+    "since": "after from_date start start_date",
+    "until": "before end end_date to_date",
+    "cursor": "offset page skip",
+    "tags": "category kind label labels type",
+    "extra": "meta",
+    "importance": "priority weight",
+    "created_at": "at date datetime time timestamp when",
+    "expires": "expire expires_at expires_in expiry ttl",
+    "idempotency_key": "id key",
+    "budget": "limit max max_length max_tokens n size token_budget token_limit tokens",
+    "rounds": "count k last n turns",
+    "memory_limit": "k memories n_results top_k",
+    "format": "provider",
+}
+"""What else people call a keyword; a call that has it answers with its name."""
+
+_CALLS = {
+    "put": "add remember save set store update upsert write",
+    "add": "add_ai_message add_message add_messages add_user_message append log say send write",
+    "remember_many": "add_documents add_many add_texts",
+    "scope": "for_user user with_user",
+    "chat": "conversation session thread",
+    "flush": "ready wait",
+    "remember": "add insert memorize save store write",
+    "recall": "ask find get_relevant_documents invoke query retrieve search similarity_search",
+    "end": "delete forget pop remove unset",
+    "forget": "clear delete delete_all discard pop remove reset",
+    "messages": "get_messages history",
+    "all": "items list values",
+    "list": "all find_all get_all items",
+}
+"""What else people call a method; a handle that has it answers with its name."""
+
+_PERSONA = ("character", "instructions", "persona", "soul", "system", "system_prompt")
+
+_LIBRARY = __name__.partition(".agent.")[0]
+_HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
+"""Where handles are, and their blocking forms: whoever calls them stands above these."""
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return which of *names* somebody who wrote *name* most likely meant, if any."""
+    meant = (each for each in names if name in _MEANINGS.get(each, "").split())
+    # With less in common, `size` would be taken for `since`, and `text` for `extra`.
+    return next(meant, None) or next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
+
+
+def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
+    """Return the error for a keyword that *call* does not take; *names* are those it does."""
+    meant = nearest(name, names)
+    scope = name if name in SCOPE_FIELDS else f"{name}_id"
+    if meant is not None:
+        way = f"did you mean `{meant}`?"
+    elif scope in SCOPE_FIELDS and call == "AgentMemory":
+        way = (
+            f"it holds everyone's memories: `AgentMemory(…).scope({scope}=…)` is the handle of one"
+        )
+    elif scope in SCOPE_FIELDS:
+        way = f"the handle says whose it is: `memory.scope({scope}=…).{call}(…)`"
+    elif call == "context" and name in _PERSONA:
+        way = "the persona is the memory's: `AgentMemory(…, persona=…)`"
+    elif "what" in names and name in ("author", "name", "role", "speaker"):
+        way = f'it is part of the message: `{call}({{"role": …, "content": …}})`'
+    elif "where" in names and name in ("importance", "source", "tag", "tags"):
+        field = "tags" if name == "tag" else name
+        way = f'did you mean `where={{"{field}": …}}`?'
+    else:
+        way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
+    return TypeError(f"`{call}` got an unexpected keyword argument `{name}`; {way}")
+
+
+def unknown_attribute(handle: object, name: str) -> AttributeError:
+    """Return the error for what *handle* does not have, with what it is called here, if it is."""
+    cls = type(handle)
+    text = f"{cls.__name__!r} object has no attribute {name!r}"
+    if not name.startswith("_"):
+        own = [each for each in dir(cls) if not each.startswith("_")]
+        meant = next(
+            (each for each in _CALLS if each in own and name in _CALLS[each].split()), None
+        )
+        if meant := meant or next(iter(get_close_matches(name, own, n=1, cutoff=0.7)), None):
+            text += f"; did you mean `{meant}`?"
+    return AttributeError(text)  # without `name`, or Python would suggest another one behind it
+
+
+# Filters that nothing can match
+
+
+class _Listing(Protocol):
+    """A handle whose memories can be listed."""
+
+    async def list(self, *, where: Where | None = None, limit: int = 50) -> "list[MemoryItem]":
+        """Return the newest memories that match."""
+        ...
+
+
+_checked_fields: set[int] = set()
+"""Hashes of the fields that were looked for already, so that each costs a search only once."""
+
+
+def advised(
+    method: Callable[Concatenate[_ListingT, _P], Coroutine[Any, Any, _SizedT]],
+) -> Callable[Concatenate[_ListingT, _P], Coroutine[Any, Any, _SizedT]]:
+    """Warn if the decorated method finds nothing and `where` names a field that no memory has."""
+
+    @wraps(method)
+    async def call(handle: _ListingT, /, *args: _P.args, **kwargs: _P.kwargs) -> _SizedT:
+        result = await method(handle, *args, **kwargs)
+        where = kwargs.get("where")
+        if where and not result and not kwargs.get("cursor") and _is_call_of_program():
+            await _warn_of_unused_fields(handle, where)
+        return result
+
+    return call
+
+
+def _is_call_of_program() -> bool:
+    """Tell whether a call is the user's own, and not one of a server, a command or an adapter."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if not module.startswith(_HANDLES):
+            return not module.startswith(_LIBRARY)
+        frame = frame.f_back
+    return True
+
+
+async def _warn_of_unused_fields(handle: _Listing, where: Any) -> None:
+    condition = parse_where(where)
+    if condition is None or isinstance(condition, Exists):  # which asks just that
+        return
+    for name in {place.name: None for place in condition.places() if place.name not in FIELDS}:
+        if hash(name) in _checked_fields:
+            continue
+        _checked_fields.add(hash(name))
+        newest = await handle.list(limit=50)
+        if not newest or await handle.list(where={name: {"$exists": True}}, limit=1):
+            continue
+        used = sorted({key for item in newest for key in item.metadata.extra})
+        meant = nearest(name, [*used, *sorted(FIELDS)])
+        way = f"did you mean `{meant}`?" if meant else f"the newest have `{'`, `'.join(used)}`"
+        text = f"no memory here has the field `{name}`, by which `where` filters"
+        warnings.warn(f"{text}; {way}" if meant or used else text, stacklevel=3)
