@@ -1,19 +1,21 @@
-"""Notes as an assistant keeps them, each with a question that it answers, and a hundred questions
-that none of them answers.
+"""Notes as an assistant keeps them, each with a question that it answers, and questions that none
+of them answers: a hundred about something else, and some about what notes like them are not about.
 
 Written for `benchmarks/recall_relevance.py`, whose weights are fitted to the notes but not to the
-unrelated questions, and for the tests of relevance. A note stands by itself, so
+unanswered questions, and for the tests of relevance. A note stands by itself, so
 what answers looks different from what answers in a talk; half of the questions share no telling
-word with their note.
+word with their note. Notes that are alike differ in a name only, and so do their questions.
 """
 
-__all__ = ["NOTES", "UNRELATED_QUESTIONS"]
+__all__ = ["ALIKE", "NOTES", "UNNAMED_QUESTIONS", "UNRELATED_QUESTIONS"]
 
-NOTES = tuple(
-    (note.strip(), question.strip())
-    for note, _, question in (
-        line.partition(" | ")
-        for line in """
+
+def _pairs(lines: str) -> tuple[tuple[str, str], ...]:
+    split = (line.partition(" | ") for line in lines.strip().splitlines())
+    return tuple((note.strip(), question.strip()) for note, _, question in split)
+
+
+NOTES = _pairs("""
     I love hiking in the mountains | outdoor activities
     My sister Eva moves to Oslo in May | Where will Eva live?
     The door code of the office is 4711 | What is the door code?
@@ -74,10 +76,84 @@ NOTES = tuple(
     The heating is read on 9 December at 8 | When does somebody come for the heating?
     I lived in Nairobi from 2011 to 2014 | In which African city was my home?
     The password manager of the company is Bitwarden | Where are the passwords of the company kept?
-    """.strip().splitlines()
-    )
-)
+""")
 """Pairs of a note and a question."""
+
+ALIKE = _pairs("""
+    The budget of project Falcon is 40,000 euros | What is the budget of project Falcon?
+    The budget of project Heron is 65,000 euros | How much money does Heron have?
+    The budget of project Osprey is 12,500 euros | What is the budget of Osprey?
+    The budget of project Kestrel is 90,000 euros | How large is the Kestrel budget?
+    Maria's birthday is on 3 March | When is Maria's birthday?
+    Jonas has his birthday on 17 August | When was Jonas born?
+    Birthday of Priya: 29 November | When do we celebrate Priya's birthday?
+    Old Mr Baker turns 80 on 5 May | When is the birthday of Mr Baker?
+    The API key of Stripe is in the vault under payments | Where is the Stripe key?
+    The API key of Twilio is in the vault under messages | Where do I find the key for Twilio?
+    The API key of Mapbox is with Dora | Who has the Mapbox key?
+    The flight to Lisbon leaves at 7:15 from gate B4 | When does the flight to Lisbon leave?
+    The flight to Athens leaves at 13:40 from gate A9 | At what time do we fly to Athens?
+    The flight to Dublin leaves at 21:05 from gate C1 | Which gate is the Dublin flight at?
+    Carla is the contact at Acme Corporation | Who is our contact at Acme?
+    Our contact at Globex is Stefan | Whom do we call at Globex?
+    For Initech, talk to Milton | Who handles Initech?
+    Umbrella is looked after by Alice Wong | Who is the contact person of Umbrella?
+    Peter eats no gluten | What can Peter not eat?
+    Sofia is allergic to shellfish | Does Sofia have an allergy?
+    Liam is a vegan | What is Liam's diet?
+    Noor does not drink alcohol | What does Noor not drink?
+    The server called Atlas runs Debian 12 | Which system runs on Atlas?
+    The server called Hermes runs Ubuntu 24.04 | What operating system does Hermes have?
+    The server called Apollo runs FreeBSD | What is installed on Apollo?
+    Room 12 is booked for the design review | What is room 12 booked for?
+    Room 14 is booked for interviews | Who uses room 14?
+    Room 21 is being painted until Friday | What happens in room 21?
+    Invoice 4410 was paid on Monday | Was invoice 4410 paid?
+    Invoice 4411 is overdue | What is the state of invoice 4411?
+    Invoice 4412 was sent to the wrong address | What went wrong with invoice 4412?
+    The dentist of Emma is Dr Lind | Who is Emma's dentist?
+    The dentist of Oscar is Dr Marsh | Which dentist does Oscar go to?
+    Emma goes to school in Turku | Where does Emma go to school?
+    Oscar goes to school in Vantaa | Which school does Oscar visit?
+    The contract with Vodafone ends in June | When does the Vodafone contract end?
+    The contract with Allianz ends in December | When can we leave Allianz?
+    The contract with the gym ends in October | When does the contract with the gym end?
+    Grandpa Willem served in the navy | What did Willem do?
+    Grandma Ilse was a seamstress | What was Ilse's profession?
+""")
+"""Pairs in groups whose notes differ in what they are about."""
+
+UNNAMED_QUESTIONS = tuple(
+    line.strip()
+    for line in """
+    What is the budget of project Condor?
+    How much money does Albatross have?
+    When is Felix's birthday?
+    When was Hannah born?
+    Where is the Sendgrid key?
+    Who has the key for Datadog?
+    When does the flight to Zurich leave?
+    Which gate is the Madrid flight at?
+    Who is our contact at Hooli?
+    Whom do we call at Wayne Enterprises?
+    What can Greta not eat?
+    Does Tobias have an allergy?
+    Which system runs on Poseidon?
+    What is installed on Artemis?
+    What is room 33 booked for?
+    Who uses room 17?
+    Was invoice 4499 paid?
+    What is the state of invoice 3872?
+    Who is Lucy's dentist?
+    Where does Henry go to school?
+    When does the Telekom contract end?
+    What did Grandpa Joris do?
+    Where does Samuel live?
+    What is Vera's job?
+    What is the address of the Jenkins server?
+    """.strip().splitlines()
+)
+"""Questions about something that the notes do not name, though they tell the same of others."""
 
 UNRELATED_QUESTIONS = tuple(
     line.strip()

@@ -4,11 +4,12 @@
 
 Every question is put to the real pipeline, with the model and without; what it measured for each of
 the ten hits, and which of them are evidence, goes into a logistic regression with a ridge. Beside
-the conversations of the files there are the notes of `benchmarks/_notes.py`. Each conversation is
-judged by a fit on all others, or each half of the questions by the other half where there is only
-one: a table of what relevance says against what is true, R@10 with the default of prompts, and the
-hundred questions that nothing answers. `--write` puts a fit on everything into
-`recall/_relevance.py`; do so after a change of the ranking. Needs numpy.
+the conversations of the files there are the notes of `benchmarks/_notes.py`; nothing is fitted to
+those that differ in a name alone. Each conversation is judged by a fit on all others, or each half
+of the questions by the other half where there is only one: a table of what relevance says against
+what is true, R@10 with the default of prompts, and the questions that nothing answers. `--write`
+puts a fit on everything into `recall/_relevance.py`; do so after a change of the ranking. Needs
+numpy.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from benchmarks._conversations import Asked, Conversation, read
-from benchmarks._notes import NOTES, UNRELATED_QUESTIONS
+from benchmarks._notes import ALIKE, NOTES, UNNAMED_QUESTIONS, UNRELATED_QUESTIONS
 from benchmarks._recall_scores import APART
 from benchmarks.recall_quality import fill, opened, part_of
 
@@ -40,7 +41,7 @@ from orbiter.memory.recall._candidates import embed_question, look
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._select import choose
-from orbiter.memory.text.ranking import ANSWERED, MIN_RELEVANCE
+from orbiter.memory.text.ranking import ANSWERED, least_relevance
 
 Floats = npt.NDArray[np.float64]
 RIDGE = 0.1
@@ -59,6 +60,10 @@ NAMES = {
     "nearest": (*(name for name in TEXT if name not in CONTEXT), *VECTOR),
 }
 """What each set of weights weighs."""
+OWN = {"notes": (NOTES, UNRELATED_QUESTIONS), "alike": (ALIKE, UNNAMED_QUESTIONS)}
+"""Our own notes: pairs, and questions that nothing answers."""
+JUDGED = "alike"
+"""Nothing is fitted to these: how often notes are alike is different for everybody."""
 
 
 @dataclass
@@ -72,17 +77,17 @@ class Example:
     """How many items are evidence, found or not; 0 for what nothing answers."""
 
 
-def notes() -> Conversation:
-    """Return the notes and their questions, as a conversation that nobody speaks in."""
+def notes(name: str) -> Conversation:
+    """Return notes and their questions, as a conversation that nobody speaks in."""
     at = datetime(2026, 5, 8, tzinfo=UTC)
-    owner = MemoryMetadata(user_id="notes")
-    items = [MemoryItem(content=text, metadata=owner, created_at=at) for text, _ in NOTES]
+    owner, (pairs, _) = MemoryMetadata(user_id=name), OWN[name]
+    items = [MemoryItem(content=text, metadata=owner, created_at=at) for text, _ in pairs]
     ids = {item.id: str(number) for number, item in enumerate(items)}
     questions = [
-        Asked(str(number), text, "notes", frozenset((str(number),)), at)
-        for number, (_, text) in enumerate(NOTES)
+        Asked(str(number), text, name, frozenset((str(number),)), at)
+        for number, (_, text) in enumerate(pairs)
     ]
-    return Conversation("notes", items, questions, ids)
+    return Conversation(name, items, questions, ids)
 
 
 def halves(conversations: Sequence[Conversation]) -> list[tuple[str, Conversation]]:
@@ -94,10 +99,13 @@ def halves(conversations: Sequence[Conversation]) -> list[tuple[str, Conversatio
 
 
 async def examples(
-    path: Path | None, embeddings: Embeddings | None, modes: Sequence[RecallMode]
+    data: Path | str, embeddings: Embeddings | None, modes: Sequence[RecallMode]
 ) -> dict[RecallMode, list[Example]]:
-    """Return the questions of a file, or of the notes, and those that nothing answers, by mode."""
-    conversations = [notes()] if path is None else read(path)[1]
+    """Return the questions of a file, or of our notes, and those that nothing answers, by mode."""
+    if isinstance(data, str):
+        conversations, unanswered = [notes(data)], OWN[data][1]
+    else:
+        conversations, unanswered = read(data)[1], UNRELATED_QUESTIONS
     folds = halves(conversations)
     made: dict[RecallMode, list[Example]] = {mode: [] for mode in modes}
     async with opened(None, embeddings) as store:
@@ -107,7 +115,7 @@ async def examples(
                 if asked.category != APART:
                     for mode in modes:
                         made[mode].append(await example(store, conversation, asked, fold, mode))
-        for number, text in enumerate(UNRELATED_QUESTIONS):
+        for number, text in enumerate(unanswered):
             fold, conversation = folds[number % len(folds)]
             asked = Asked("", text, "unrelated", frozenset(), None)
             for mode in modes:
@@ -146,7 +154,7 @@ def fit(made: Iterable[Example], kind: str) -> Floats:
     pairs = [
         (hit, truth)
         for one in made
-        if one.evidence
+        if one.evidence and not one.fold.startswith(JUDGED)
         for hit, truth in zip(one.hits, one.is_evidence, strict=True)
         if set(NAMES[kind]) <= hit.keys()
     ]
@@ -221,7 +229,7 @@ def kept_of(one: Example, values: list[float]) -> list[bool]:
     """Return which hits are evidence and stay in a prompt."""
     if not is_answered(values):
         return []
-    least = MIN_RELEVANCE
+    least = least_relevance(max(values))
     return [each and value >= least for each, value in zip(one.is_evidence, values, strict=True)]
 
 
@@ -274,13 +282,14 @@ def main() -> int:
         if given.cache:
             model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
     tables: dict[str, dict[str, float]] = {}
-    paths = {path.name.partition(".")[0]: path for path in given.data} | {"notes": None}
-    by_words = {name: asyncio.run(examples(path, None, ["hybrid"])) for name, path in paths.items()}
+    sets: dict[str, Path | str] = {path.name.partition(".")[0]: path for path in given.data}
+    sets |= {name: name for name in OWN}
+    by_words = {name: asyncio.run(examples(data, None, ["hybrid"])) for name, data in sets.items()}
     report("without a model", by_words, "hybrid", ("words",), tables)
     if model is not None:
         by_all = {
-            name: asyncio.run(examples(path, model, ["hybrid", "meaning"]))
-            for name, path in paths.items()
+            name: asyncio.run(examples(data, model, ["hybrid", "meaning"]))
+            for name, data in sets.items()
         }
         report("with the model", by_all, "hybrid", ("words", "meaning", "details"), tables)
         report("mode meaning", by_all, "meaning", ("words", "nearest"), tables)

@@ -14,7 +14,7 @@ from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
-__all__ = ["Question", "in_words", "matter_of", "read", "shortened", "written"]
+__all__ = ["Question", "in_words", "matter_of", "names_in", "read", "shortened", "written"]
 
 _WHEN = lazy_pattern(
     r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
@@ -64,6 +64,8 @@ _ASKS_TO_TELL = lazy_pattern(
     re.IGNORECASE,
 )
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
+_WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
+_VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
 _LISTED = 12
 _LONGEST = 2_000
@@ -95,6 +97,8 @@ class Question:
     """Whether it is about what was, so that what is newer is no better answer."""
     asks_now: bool = False
     """Whether it says that it is about now."""
+    names: frozenset[str] = frozenset()
+    """Those of its terms that name something, as "Greta" in "the budget of project Greta"."""
 
 
 def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
@@ -125,9 +129,10 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
     """Return the question that *text* is, asked at *now* about what *speakers* said."""
     people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
     times, from_events = spans(text, now=now), offsets(text)
+    terms = tuple(dict.fromkeys(words.terms(unnamed)))
     return Question(
         text=text,
-        terms=tuple(dict.fromkeys(words.terms(unnamed))),
+        terms=terms,
         people=people,
         as_statement=as_statement,
         times=times,
@@ -136,7 +141,35 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
         asks_you=_YOU.search(text) is not None,
         asks_past=_is_of_past(text, bool(times or from_events)),
         asks_now=_NOW.search(text) is not None,
+        names=names_in(text).intersection(terms),
     )
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the terms of the words that are written as names: by a capital, or with a digit.
+
+    None of a text in which a capital tells nothing: German, or a Title Like This.
+    """
+    tokens = words.tokens(text)
+    language = languages.language_of(tokens, text)
+    named = [match["word"] for match in _WORD.finditer(text) if _is_named(match)]
+    is_title = any(word.lower() in words.COMMON and word[0] != "I" for word in named)
+    if language == "de" or is_title:
+        return frozenset()
+    parts = (part for word in named for part in words.tokens(word))
+    return frozenset(words.terms_of(parts, language=language))
+
+
+def _is_named(match: re.Match[str]) -> bool:
+    word = match["word"]
+    if any(map(str.isdigit, word)):
+        return True
+    if match["begins"] is None:
+        return word[0].isupper()
+    # There every word has a capital: of a name tells what follows, as in "Ann's" and "Ann is".
+    owner = word.removesuffix("'s").removesuffix("’s")
+    is_subject = owner != word or _VERB.match(match.string, match.end()) is not None
+    return word[0].isupper() and is_subject and owner.lower() not in words.COMMON
 
 
 @lru_cache(maxsize=16)

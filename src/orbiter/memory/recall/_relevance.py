@@ -6,10 +6,12 @@ five memories and among thousands. `python -m benchmarks.recall_relevance` fits 
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._dates import closeness
@@ -21,7 +23,7 @@ from orbiter.memory.recall._features import (
     says_when,
     terms_of,
 )
-from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._query_analysis import Question, names_in, shortened
 from orbiter.memory.text import words
 
 __all__ = [
@@ -59,8 +61,12 @@ _TIMES = """
     january february march april may june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday did happened summary summarize
 """
+_OWN = lazy_pattern(r"\b(?:I|my|me|mine|we|our|ours|us|user)\b", re.IGNORECASE)
 _IN_TIME = 0.5
 """Not fitted: how relevant what is of the time is to a question that names nothing else."""
+_ABOUT_ANOTHER = 0.3
+"""Not fitted: what is left of the relevance of a note about another than the question names. It may
+still be meant, by a name that the note does not know."""
 _ECHO = -3.0
 """Not fitted: the question that was just stored must not be its own answer."""
 
@@ -113,6 +119,7 @@ def measures_of_text(
         "times": float(bool(question.times)),
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
         "only_time": float(_asks_only_time(question)),
+        "another": _about_another(question, item, held) if is_note else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(is_question(item.content)),
@@ -145,6 +152,28 @@ def _everyday() -> frozenset[str]:
     return frozenset(words.terms(_EVERYDAY))
 
 
+def _about_another(question: Question, item: MemoryItem, held: frozenset[str]) -> float:
+    """Return how much of what the question names is not in a note that names another: 0 to 1.
+
+    In a talk that tells nothing, as a name is said once. Neither does it in a note that somebody
+    wrote about themselves.
+    """
+    missing = question.names - held - _time_terms()
+    if question.times:  # which `date` is about
+        missing = frozenset(name for name in missing if not _is_number(name))
+    if missing and item.metadata.user_id is not None:
+        missing -= frozenset(words.terms(item.metadata.user_id))
+    if not missing or _OWN.search(item.content) is not None:
+        return 0.0
+    others = names_in(shortened(item.content)).difference(question.terms, _time_terms())
+    kinds = set(map(_is_number, others))
+    return sum(_is_number(name) in kinds for name in missing) / len(question.names)
+
+
+def _is_number(name: str) -> bool:
+    return any(map(str.isdigit, name))
+
+
 def _asks_only_time(question: Question) -> bool:
     """Tell whether it asks what happened at a time, and names nothing else."""
     is_past = bool(question.times) and question.asks_past
@@ -164,7 +193,8 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
     """Return the probability that what was measured so answers the question.
 
     As far as the model does not know the language of the question, words decide. What happened at
-    a time is told by when a memory is of, whatever its words are.
+    a time is told by when a memory is of, whatever its words are. A note about another than the
+    question names is hardly an answer.
     """
     weights = WEIGHTS if weights is None else weights
     likely = _probability(values, weights[weights_for(values)])
@@ -173,7 +203,7 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
         likely = coverage * likely + (1 - coverage) * _probability(values, weights["words"])
     if values["only_time"] and not values["question"]:
         likely = max(likely, _IN_TIME * values["date"] * (1 - values.get("echo", 0.0)))
-    return likely
+    return likely * (1 - (1 - _ABOUT_ANOTHER) * values["another"])
 
 
 def _probability(values: Measures, weights: Measures) -> float:

@@ -18,6 +18,7 @@ __all__ = [
     "for_prompt",
     "fuse_ranks",
     "is_answered",
+    "least_relevance",
     "recency",
 ]
 
@@ -83,6 +84,8 @@ MIN_RELEVANCE = 0.005
 """What a memory needs for a place in a prompt, unless something else is asked for."""
 ANSWERED = 0.025
 """What the most relevant memory needs: with less, nothing answers the question."""
+_SURE, _BESIDE_SURE = 0.9, 0.05
+"""Beside a memory that surely answers, others need more for their place."""
 
 
 class Relevant(Protocol):
@@ -102,6 +105,11 @@ class Relevant(Protocol):
 _Hit = TypeVar("_Hit", bound=Relevant)
 
 
+def least_relevance(best: float) -> float:
+    """Return what a memory needs for a place in a prompt, where the most relevant has *best*."""
+    return _BESIDE_SURE if best >= _SURE else MIN_RELEVANCE
+
+
 def is_answered(hits: Iterable[Relevant]) -> bool:
     """Tell whether any of *hits* is relevant enough to say that the question is answered."""
     return any(hit.relevance >= ANSWERED for hit in hits)
@@ -112,14 +120,16 @@ def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list
 
     With *min_relevance*, those that reach it. Else what surely does not answer is left out, and all
     of them if nothing answers. What hardly does comes last, and so does what only asks: there may
-    be no room for all. Hits over time stay in its order.
+    be no room for all. It is left out beside a sure answer. Hits over time stay in its order.
     """
     if min_relevance is not None:
         return [hit for hit in hits if hit.relevance >= min_relevance]
     if not is_answered(hits):
         return []
-    kept = [hit for hit in hits if hit.relevance >= MIN_RELEVANCE]
-    if not getattr(hits, "spread", False):
+    is_spread = getattr(hits, "spread", False)
+    best = 0.0 if is_spread else max(hit.relevance for hit in hits)
+    kept = [hit for hit in hits if hit.relevance >= least_relevance(best)]
+    if not is_spread:
         kept.sort(key=lambda hit: hit.relevance < ANSWERED or _only_asks(hit.content))
     return kept
 
