@@ -71,12 +71,18 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
     cli.ok("forget", cli.remember("xylophone gone"))
     cli.ok("remember", "bob's tea", "--user", "bob")
 
+    for name in (("--session", "s"), ()):
+        cli.ok("remember", "mine", "--user", "ann b", *name)
+    part = cli("erase", "--no-user", "--session", "s", "--yes")
+    spaced = cli("erase", "--user", "ann b", "--yes")
     done = cli("erase", "--user", "alice", "--yes")
     again = cli.json("erase", "--user", "alice", "--yes")
 
     assert done.stdout.startswith("erased 4\n")
     assert done.stdout.endswith("✓ nothing is left\n")
     assert "`orbiter-memory list --all --query alice`" in done.stderr
+    assert "`orbiter-memory list --all --query 'ann b'`" in spaced.stderr
+    assert (part.exit_code, "may still name them" in part.stderr) == (0, False)
     assert "backups and exports were not searched" in done.stderr
     assert (again["items"], again["proven"], again["problems"]) == (0, True, [])
     with open(cli.url, "rb") as file:  # noqa: PTH123 - its bytes

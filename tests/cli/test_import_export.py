@@ -472,8 +472,12 @@ def test_a_table_of_ours_says_what_import_reads(cli: Cli, tmp_path: Path) -> Non
     cli.ok("remember", "likes tea")
     cli.ok("export", str(tmp_path / "out.csv"))
 
+    cli.ok("export", str(tmp_path / "out.jsonl"))
     refused = cli("import", str(tmp_path / "out.csv"))
+    new = cli("import", str(tmp_path / "out.jsonl"), "--text", "content", "--url", f"{cli.url}.new")
 
-    assert refused.exit_code == 1
+    assert refused.exit_code == new.exit_code == 1
+    assert "has no columns, so `--text` and its like would count for nothing" in new.stderr
+    assert not Path(f"{cli.url}.new").exists()
     assert "`orbiter-memory export FILE.jsonl`" in refused.stderr
     assert "`--text content`" in refused.stderr

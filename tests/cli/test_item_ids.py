@@ -67,10 +67,13 @@ def test_an_ambiguous_part_lists_the_candidates_and_changes_nothing(two: Cli) ->
 
 
 def test_a_part_of_less_than_four_characters_means_nothing(two: Cli) -> None:
-    refused = two("show", "9bf")
+    _store(two, **{"12": "a whole id"})
+
+    refused = two("show", "fff")  # the end of one
 
     assert refused.exit_code == 3
     assert "give four or more characters of its id" in refused.stderr
+    assert two.json("show", "12")["content"] == "a whole id"
 
 
 def test_the_beginning_of_an_imported_id_needs_no_mark(cli: Cli) -> None:

@@ -151,10 +151,10 @@ def test_a_restore_says_who_was_erased_since_the_backup(
     cli.ok("erase", "--user", "cleo d", "--yes")
     cli.ok("erase", "--user", "nobody", "--yes")
 
-    done = cli("restore", str(copy), "--yes", "--json")
+    done = cli("restore", str(copy), "--yes", "--json", "--url", cli.url)
 
     assert "who was erased since this backup is in it again: erase them again" in done.stderr
-    assert ("erase --user bob" in done.stderr) is has_log
+    assert (f"`orbiter-memory erase --user bob --url {cli.url}`" in done.stderr) is has_log
     assert ("erase --user 'cleo d'" in done.stderr) is has_log
     names = [each["user_id"] for each in json.loads(done.stdout)["erased_since"]]
     assert names == (["bob", "cleo d"] if has_log else [])

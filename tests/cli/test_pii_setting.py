@@ -81,8 +81,11 @@ def test_what_is_said_in_a_chat_is_replaced_in_the_store(private: Cli, model: Mo
     [
         ("list", "--query", VALUE),
         ("list", "--where", json.dumps({"content": {"$contains": VALUE}})),
+        ("list", "--tag", VALUE),
         ("recall", VALUE, "--mode", "words"),
+        ("recall", "tea", "--mode", "words", "--tag", VALUE),
         ("forget", "--query", VALUE, "--yes"),
+        ("forget", "--tag", VALUE, "--yes"),
     ],
 )
 def test_a_question_with_tokens_says_how_older_texts_are_found(
@@ -98,6 +101,13 @@ def test_a_question_with_tokens_says_how_older_texts_are_found(
     assert VALUE not in done.stdout
     assert "replaced" not in private(*ask, "--all", "--pii", "none").stderr
     assert "replaced" not in private(*(each.replace(VALUE, "x") for each in ask), "--all").stderr
+
+
+def test_a_question_to_a_server_is_not_said_to_be_replaced_here(private: Cli) -> None:
+    refused = private("forget", "--query", VALUE, "--all", "--yes", "--url", "http://127.0.0.1:1")
+
+    assert refused.exit_code == 1
+    assert "replaced" not in refused.stderr
 
 
 def test_what_was_replaced_is_found_by_its_value(private: Cli) -> None:

@@ -98,12 +98,16 @@ def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:
     every = cli.json(*asked)["hits"]
     best = cli.json(*asked, "--min-relevance", f"{every[0]['relevance'] - 0.001:.4f}")["hits"]
     shell = environment(cli.url)
-    nothing = in_terminal(["recall", "What is the door code?", "--min-relevance", "1"], shell)
+    nothing, everyone = (
+        " ".join(in_terminal([*asked, "--min-relevance", "1", *more], shell).stdout.split())
+        for more in ((), ("--all",))
+    )
 
     assert [0 < hit["relevance"] < 1 for hit in every] == [True, True]
     assert [hit["item"]["content"] for hit in best] == ["The door code is 4711"]
     assert f"\t{best[0]['relevance']:.2f}\t" in cli.ok(*asked)
-    assert "nothing found with a relevance of 1 or more" in " ".join(nothing.stdout.split())
+    assert "nothing found with a relevance of 1 or more; `--all` searches everyone's;" in nothing
+    assert "nothing found with a relevance of 1 or more; `list` shows all memories" in everyone
     assert cli(*asked, "--min-relevance", "2").exit_code == 2
     assert "4711" in cli.ok("context", "new", "What is the door code?")
     assert "4711" not in cli.ok("context", "new", "What is the door code?", "--min-relevance", "1")

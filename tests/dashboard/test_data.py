@@ -62,6 +62,7 @@ async def test_erasing_is_counted_first_and_needs_the_name(
     nobody = await visitor.send("/ui/data/erase", {}, typed="")
     erased = await visitor.send("/ui/data/erase", ANN, typed="ann")
     nothing = await visitor.http.get("/ui/data/erase", params=ANN)
+    again = await visitor.send("/ui/data/erase", ANN, typed="ann")
 
     assert "This would erase" in counted.text
     assert '<dd class="figure number">1</dd><dt class="meta">memory</dt>' in counted.text
@@ -74,6 +75,8 @@ async def test_erasing_is_counted_first_and_needs_the_name(
     assert "Proven:" in erased.text
     assert "Backups and exports were not searched." in erased.text
     assert "There is nothing to erase" in nothing.text
+    assert "<h3>There was nothing to erase</h3>" in again.text
+    assert "not searched" not in again.text
     assert [item.content for item in await memory.unscoped().list()] == ["Ben's own"]
 
 

@@ -418,10 +418,14 @@ async def test_a_table_goes_through_a_server_with_its_columns_and_only_to_whom_i
         done = await import_file(
             remote.scope("ann"), path, text="remark", at="day", user_column="who", day_first=True
         )
+        await import_file(
+            remote.scope("bob"), path, text="remark", at="day", user_column="who", day_first=False
+        )
     wrong = await client(url).post("/v1/import?user_id=ann&day_first=maybe", content=b"text\ntea\n")
 
     (item,) = await memory.scope("ann").list()
     assert (item.content, f"{item.created_at:%Y-%m-%d}") == ("likes tea", "2026-02-01")
-    assert await memory.scope("bob").list() == []
+    (other,) = await memory.scope("bob").list()
+    assert (other.content, f"{other.created_at:%Y-%m-%d}") == ("likes cake", "2026-01-02")
     assert (done.stored, done.skipped) == (1, 1)
     assert wrong.status_code == 422

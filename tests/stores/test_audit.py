@@ -29,6 +29,7 @@ from orbiter.memory.agent.runtime import Core
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.audit import acting_as
+from orbiter.memory.transfer import export_file
 
 __all__ = ["place", "role_dsn", "store", "url"]
 
@@ -398,3 +399,42 @@ async def test_redis_keeps_no_log() -> None:
 def test_what_to_log_is_writes_or_all() -> None:
     with pytest.raises(ValueError, match="audit"):
         SQLiteMemoryStore(audit="reads")  # type: ignore[arg-type]
+
+
+# Restoring a backup
+
+
+async def test_a_restore_names_whom_the_backup_has_and_an_erasure_since_took(
+    tmp_path: Path,
+) -> None:
+    path, copy = tmp_path / "agent.db", tmp_path / "copy.db"
+    begin = datetime.now(UTC)
+    async with AgentMemory(path, embeddings=None, audit="all") as memory:
+        users = {name: memory.scope(name) for name in ("ann", "bob", "cleo", "dora", "eve", "fay")}
+        await users["ann"].remember("erased before, and there again")
+        await memory.erase(user_id="ann")
+        for user in users.values():
+            await user.remember("tea")
+        await users["bob"].forget(where={"content": "tea"})  # only its past is in the backup
+        await users["cleo"].kv.put(("a",), "theme", b"dark")
+        await users["cleo"].forget(where={"content": "tea"}, permanently=True)
+        await memory.scope("dora", session_id="s").remember("of a session")
+        await memory.backup(copy)
+        await memory.erase(user_id="bob")
+        await memory.erase(user_id="cleo")
+        await memory.erase(user_id="dora", session_id="s")
+        await users["eve"].list()  # is logged, and is no erasure
+        await users["fay"].forget(where={"content": "tea"}, permanently=True)
+        await export_file(users["eve"], tmp_path / "eve.jsonl")
+
+    done = await AgentMemory(path, embeddings=None).restore(copy)
+
+    assert [scope for scope, _ in done.erased_since] == [
+        MemoryMetadata(user_id="bob"),
+        MemoryMetadata(user_id="cleo"),
+        MemoryMetadata(user_id="dora", session_id="s"),
+    ]
+    times = [at for _, at in done.erased_since]
+    assert times == sorted(times)
+    assert begin < times[0]
+    assert times[-1] < datetime.now(UTC)

@@ -9,9 +9,11 @@ from tests.transfer._import import everything, lines, places, take
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import TransferError
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer import export_file, import_file
 from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.json_helpers import spreadsheet_time
+from orbiter.memory.transfer.io.archives import Limits
 
 
 @pytest.fixture
@@ -59,6 +61,7 @@ async def test_a_row_is_a_memory_with_its_time_and_all_other_cells(
         ('"text", "when"\n"likes tea", "2026-01-31"\n', "utf-8"),
         ("\n\ntext|when\nlikes tea|2026-01-31\n|\n", "utf-8"),
         ("when,text\n31/01/2026,likes tea", "utf-8"),
+        ("when;text;a, b, c, d\n2026-01-31;likes tea;\n", "utf-8"),
     ],
 )
 async def test_every_spreadsheet_is_understood(
@@ -236,11 +239,16 @@ async def test_one_date_of_a_column_tells_how_all_are_written(
     [
         "2026-02-01T00:00:00Z", "2026-02-01", "20260201", "2026/2/1", "1.2.2026", "1.2.26 0:00",
         "1-Feb-26", "1 February 2026", "Feb 1, 2026", "46054", "1769904000", "1769904000000",
-        "2026-02-01T01:00:00+01:00", 1769904000,
+        "2026-02-01T01:00:00+01:00", 1769904000, "2/1/2026 12:00 AM", "2026/2/1 0:00:00",
     ],
 )  # fmt: skip
 def test_a_time_is_read_as_people_and_spreadsheets_write_it(cell: object) -> None:
     assert spreadsheet_time(cell) == datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def test_a_clock_has_seconds_and_a_year_of_two_digits_is_near_today() -> None:
+    assert spreadsheet_time("1.2.26 12:30:45 pm") == datetime(2026, 2, 1, 12, 30, 45, tzinfo=UTC)
+    assert spreadsheet_time("1.2.71") == datetime(1971, 2, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("cell", ["", "soon", "32.1.2026", "12", "1.2.2026 25:00", True, None])
@@ -283,6 +291,7 @@ async def test_objects_are_rows_in_lines_and_in_a_list(tmp_path: Path, memory: A
 
         items = {item.content: item for item in await everything(ann)}
     assert (done.format, done.stored, places(done)) == ("json", 1, ["line 2", "line 3"])
+    assert done.problems[1].why == "it is not a JSON object"
     assert items["likes tea"].metadata.extra["stars"] == 5
     assert f"{items['likes tea'].created_at:%Y-%m-%d}" == "2026-01-31"
     assert more.stored == 1
@@ -335,3 +344,157 @@ async def test_tables_in_a_folder_are_read_and_one_that_cannot_be_is_named(
         }  # fmt: skip
     assert (done.stored, places(done)) == (2, ["b.csv"])
     assert places(by_name) == ["a.csv", "`c.md`"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("notes.tsv", "text\twhen\nlikes tea\t2026-01-31\n", "csv"),
+        ("NOTES.TSV", "text\nlikes tea\n", "csv"),
+        ("notes.txt", "id,text\n1,likes tea\n", "csv"),
+        ("notes.md", "text,city\nlikes tea,Oslo\n", "markdown"),
+        ("notes.json", '[{"text": "likes tea", "tags": ["food"]}]', "json"),
+    ],
+)
+async def test_a_table_is_known_by_its_name_or_its_first_line(
+    tmp_path: Path, memory: AgentMemory, name: str, content: str, format: str
+) -> None:
+    path = _csv(tmp_path / name, content)
+    async with memory:
+        ann = memory.scope("ann")
+
+        done = await take(memory, ann, path)
+
+        assert (done.format, done.stored) == (format, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("text.txt", b"note\nlikes tea\n", "it is plain text"),
+        ("line.txt", b"text, and more of it", "it is plain text"),
+        ("photo.csv", b"text,city\0\nlikes tea,Oslo\n", "it is binary"),
+        ("state.json", b'[{"text": "tea", "state": {"a": 1}}]', "it is JSON with `text`"),
+        ("log.jsonl", b'{"text": "tea", "type": "event"}\n', "it is JSON with `text`"),
+        ("parts.json", b'[{"text": ["likes", "tea"]}]', "it is JSON with `text`"),
+    ],
+)
+async def test_what_only_looks_like_a_table_of_notes_is_not_taken_for_one(
+    tmp_path: Path, memory: AgentMemory, name: str, content: bytes, what: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    async with memory:
+        ann = memory.scope("ann")
+
+        with pytest.raises(TransferError, match=what):
+            await import_file(ann, path)
+
+        assert await everything(ann) == []
+
+
+async def test_names_of_columns_may_be_missing_or_written_otherwise(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    unnamed = _csv(tmp_path / "a.csv", "Text,Created At,,\nlikes tea,2026-01-31,Oslo,Rome\n")
+    named = _csv(tmp_path / "b.csv", 'Remark;a,b,c,d\nlikes cake;"1,2"\n')
+    async with memory:
+        ann = memory.scope("ann")
+
+        await import_file(ann, unnamed)
+        await import_file(ann, named, text="remark")
+
+        items = {item.content: item for item in await everything(ann)}
+    tea = items["likes tea"]
+    assert f"{tea.created_at:%Y-%m-%d}" == "2026-01-31"
+    assert (tea.metadata.extra["column 3"], tea.metadata.extra["column 4"]) == ("Oslo", "Rome")
+    assert items["likes cake"].metadata.extra["a,b,c,d"] == "1,2"
+
+
+async def test_cells_keep_what_they_mean(tmp_path: Path, memory: AgentMemory) -> None:
+    long = "é" * MemoryItem.max_content_bytes
+    path = _csv(
+        tmp_path / "notes.csv",
+        f'text;importance;date;created_at\nlikes tea;"0,8";;soon\n{long};;3/3/2026;\n',
+    )
+    async with memory:
+        ann = memory.scope("ann")
+
+        done = await take(memory, ann, path, columns=Columns(at="date"))
+
+        items = {item.content[:9]: item for item in await everything(ann)}
+    tea, cut = items["likes tea"], items["é" * 9]
+    assert (tea.metadata.extra["importance"], tea.metadata.extra["csv_created_at"]) == (0.8, "soon")
+    assert len(cut.content.encode()) == MemoryItem.max_content_bytes
+    assert f"{cut.created_at:%Y-%m-%d}" == "2026-03-03"
+    assert places(done) == ["line 3"]
+
+
+async def test_dates_with_dots_begin_with_the_day_and_do_not_say_how_others_do(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    path = _csv(tmp_path / "a.csv", "text,date\ntea,1.2.2026\n")
+    mixed = _csv(tmp_path / "b.csv", "text,date\ncake,31.1.2026\npie,1/31/2026\n")
+    async with memory:
+        ann = memory.scope("ann")
+
+        await import_file(ann, path)
+        await import_file(ann, mixed)
+
+        days = {item.content: f"{item.created_at:%Y-%m-%d}" for item in await everything(ann)}
+    assert days == {"tea": "2026-02-01", "cake": "2026-01-31", "pie": "2026-01-31"}
+
+
+async def test_a_user_may_be_a_number_and_is_never_true_or_false(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    rows: list[object] = [
+        {"text": "likes tea", "user": 7, "city": "Oslo"},
+        {"text": "likes cake", "user": True},
+    ]
+    async with memory:
+        seven, true = memory.scope("7"), memory.scope("True")
+
+        done = await take(memory, seven, lines(tmp_path / "notes.jsonl", rows))
+        with pytest.raises(TransferError, match="no memories of `True`, only of `7`"):
+            await import_file(true, tmp_path / "notes.jsonl")
+
+        assert [item.content for item in await everything(seven)] == ["likes tea"]
+    assert places(done) == ["line 2"]
+
+
+async def test_what_a_table_may_ask_of_a_process_has_bounds(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    names = ",".join(f"c{number}" for number in range(1_000))
+    wide = _csv(tmp_path / "wide.csv", f"text,{names}\nlikes tea\n")
+    fields: list[object] = [{"text": "tea", f"a{row}": 1, f"b{row}": 2} for row in range(500)]
+    quote = _csv(tmp_path / "quote.csv", 'text,city\n"likes tea,Oslo\n' + "x,y\n" * 100 + '"\n')
+    async with memory:
+        ann = memory.scope("ann")
+
+        with pytest.raises(TransferError, match="more than 1,000 columns"):
+            await import_file(ann, wide)
+        with pytest.raises(TransferError, match="more than 1,000 fields"):
+            await import_file(ann, lines(tmp_path / "wide.jsonl", fields))
+        with pytest.raises(TransferError, match="line 2: a cell begins with a quote that never"):
+            await import_file(ann, quote, limits=Limits(value=100))
+
+        assert await everything(ann) == []
+
+
+async def test_a_folder_may_be_read_for_its_tables_alone(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    _csv(folder / "a.csv", "text\nlikes tea\n")
+    _csv(folder / "b.jsonl", '{"text": "likes cake"}\n')
+    (folder / "c.md").write_text("likes pie")
+    async with memory:
+        ann = memory.scope("ann")
+
+        done = await take(memory, ann, folder, format="csv")
+
+        assert [item.content for item in await everything(ann)] == ["likes tea"]
+    assert done.format == "csv"
