@@ -86,7 +86,7 @@ def test_using_the_names_adds_nothing_but_pydantics_search_for_plugins(statement
     assert not set(found["modules"]) & {"openai", "pytest", "numpy", "orbiter.memory.testing"}
 
 
-def test_the_first_use_by_words_waits_for_no_validator_and_no_plugin(
+def test_the_first_use_by_words_waits_for_no_validator_no_plugin_and_no_report(
     tmp_path: Path,
 ) -> None:
     program = """
@@ -109,7 +109,11 @@ print(json.dumps(sorted(sys.modules)))
         check=True,
     )
 
-    assert not set(json.loads(done.stdout)) & {"importlib.metadata", "urllib.request", "email"}
+    loaded = set(json.loads(done.stdout))
+    assert not loaded & {"importlib.metadata", "urllib.request", "email"}
+    reports = ("agent.results", "model.key_value", "model.reports", "model.value_counts")
+    seldom = (*reports, "backends.sqlite.backup")
+    assert not loaded & {f"orbiter.memory.{name}" for name in seldom}
 
 
 def test_a_pattern_is_compiled_on_first_use() -> None:

@@ -20,7 +20,7 @@ LONG = (
 
 def _table(items: list[MemoryItem], **columns: list[float]) -> FeatureTable:
     nothing: list[int | None] = [None] * len(items)
-    return FeatureTable(items, columns, nothing, nothing, [frozenset()] * len(items), {})
+    return FeatureTable(items, columns, nothing, nothing, [frozenset()] * len(items), {}, {})
 
 
 def _unrepeated(items: list[MemoryItem], limit: int = 10) -> dict[str, list[str]]:

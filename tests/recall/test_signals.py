@@ -1,6 +1,5 @@
 """The table of signals: none of them can be there by half."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 from types import MappingProxyType
@@ -40,14 +39,14 @@ def test_a_signal_without_a_weight_is_an_error() -> None:
 
 
 def test_a_weight_without_a_signal_is_an_error() -> None:
-    planted = dataclasses.replace(PEOPLE, words=MappingProxyType({**PEOPLE.words, "odd": 1.0}))
+    planted = PEOPLE._replace(words=MappingProxyType({**PEOPLE.words, "odd": 1.0}))
 
     with pytest.raises(SignalError, match="weighs `odd`"):
         check_weights((planted, ASSISTANT))
 
 
 def test_a_weight_of_what_is_not_measured_there_is_an_error() -> None:
-    planted = dataclasses.replace(PEOPLE, words=PEOPLE.details)
+    planted = PEOPLE._replace(words=PEOPLE.details)
 
     with pytest.raises(SignalError, match="weighs `detail`, `meaning`, "):
         check_weights((planted, ASSISTANT))

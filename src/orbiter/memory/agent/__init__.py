@@ -10,23 +10,8 @@ from orbiter.memory._lazy import lazy_names, old_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
-from orbiter.memory.agent.results import (
-    ChatList,
-    EvaluatedQuestion,
-    Evaluation,
-    EventKind,
-    FactDict,
-    FactHistory,
-    ForgetResult,
-    ItemList,
-    MemoryEvent,
-    Page,
-    ScopeStats,
-    UserPage,
-    VersionList,
-)
 from orbiter.memory.agent.scope import ScopedMemory
-from orbiter.memory.model.value_counts import DEFAULT_USER, UserInfo, ValueCount
+from orbiter.memory.model.items import DEFAULT_USER
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
@@ -36,8 +21,24 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.agent.results import (
+        ChatList,
+        EvaluatedQuestion,
+        Evaluation,
+        EventKind,
+        FactDict,
+        FactHistory,
+        ForgetResult,
+        ItemList,
+        MemoryEvent,
+        Page,
+        ScopeStats,
+        UserPage,
+        VersionList,
+    )
     from orbiter.memory.model.derived import SummaryMemory
     from orbiter.memory.model.key_value import Delete, Entry, Put
+    from orbiter.memory.model.value_counts import UserInfo, ValueCount
 
 __all__ = [
     "DEFAULT_USER",
@@ -80,16 +81,31 @@ _load_name, __dir__ = lazy_names(
     {
         "AuditLog": "_audit",
         "Chat": "_chat",
+        "ChatList": "results",
         "Delete": "orbiter.memory.model.key_value",
         "Entry": "orbiter.memory.model.key_value",
+        "EvaluatedQuestion": "results",
+        "Evaluation": "results",
+        "EventKind": "results",
         "EvictionResult": "eviction",
         "Eviction": "eviction",
+        "FactDict": "results",
+        "FactHistory": "results",
         "Facts": "facts",
         "FactsView": "_facts_view",
+        "ForgetResult": "results",
+        "ItemList": "results",
         "KeyValue": "_kv",
+        "MemoryEvent": "results",
+        "Page": "results",
         "PastMemory": "_past",
         "Put": "orbiter.memory.model.key_value",
+        "ScopeStats": "results",
         "SummaryMemory": "orbiter.memory.model.derived",
+        "UserInfo": "orbiter.memory.model.value_counts",
+        "UserPage": "results",
+        "ValueCount": "orbiter.memory.model.value_counts",
+        "VersionList": "results",
     },
 )
 if not TYPE_CHECKING:  # a type checker would take any name for one of these

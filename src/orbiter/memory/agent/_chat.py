@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -134,7 +133,7 @@ class Chat(ScopedHandle):
         """Bytes under a path and a key that belong to this conversation, and go with it."""
         from orbiter.memory.agent._kv import KeyValue  # noqa: PLC0415 - few chats have any
 
-        return KeyValue(replace(self._session, scope=self._scope))
+        return KeyValue(self._session._replace(scope=self._scope))
 
     # Writing
 

@@ -5,28 +5,20 @@ Each call is a line here; the work is in a module of its own, loaded when it is 
 
 import builtins
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
-from orbiter.memory.agent.results import (
-    ChatList,
-    EvaluatedQuestion,
-    Evaluation,
-    ForgetResult,
-    ScopeStats,
-    VersionList,
-)
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size, require_text
-from orbiter.memory.model.value_counts import ValueCount
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
@@ -34,10 +26,29 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.agent.results import (
+        ChatList,
+        EvaluatedQuestion,
+        Evaluation,
+        ForgetResult,
+        ScopeStats,
+        VersionList,
+    )
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.model.value_counts import ValueCount
     from orbiter.memory.recall import RecallMode, RecallResult
 
-__all__ = ["MaintenanceMixin"]
+__all__ = ["MaintenanceMixin", "time_span"]
+
+
+class _TimeSpan(TypedDict):
+    since: datetime | None
+    until: datetime | None
+
+
+def time_span(since: Time | None, until: Time | None) -> _TimeSpan:
+    """Return both as a store takes them."""
+    return {"since": read_time("since", since), "until": read_time("until", until)}
 
 
 class MaintenanceMixin(ScopedHandle):
@@ -65,12 +76,13 @@ class MaintenanceMixin(ScopedHandle):
     @operation("chats")
     async def chats(
         self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
-    ) -> ChatList:
+    ) -> "ChatList":
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
         """
         from orbiter.memory.agent.chat_history import list_chats  # noqa: PLC0415
+        from orbiter.memory.agent.results import ChatList  # noqa: PLC0415
 
         check_size("limit", limit)
         store = await self._store()
@@ -81,8 +93,10 @@ class MaintenanceMixin(ScopedHandle):
         return self._engine.events(self._session)
 
     @operation("history")
-    async def history(self, item_id: ItemRef) -> VersionList:
+    async def history(self, item_id: ItemRef) -> "VersionList":
         """Return every version of a memory, oldest first, also of a forgotten one."""
+        from orbiter.memory.agent.results import VersionList  # noqa: PLC0415
+
         store = await self._store()
         past = await versions(store, self._scope, as_id(item_id), "reading the past")
         return VersionList(past)
@@ -107,7 +121,7 @@ class MaintenanceMixin(ScopedHandle):
         until: Time | None = None,
         limit: int = 100,
         **_names: Unpack[LimitNames],
-    ) -> builtins.list[ValueCount]:
+    ) -> "builtins.list[ValueCount]":
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
         *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
@@ -120,15 +134,16 @@ class MaintenanceMixin(ScopedHandle):
             field,
             metadata=self._filter,
             memory_type=memory_type,
-            since=read_time("since", since),
-            until=read_time("until", until),
+            **time_span(since, until),
             where=without_jobs(where, memory_type),
             limit=limit,
         )
 
     @operation("stats")
-    async def stats(self) -> ScopeStats:
+    async def stats(self) -> "ScopeStats":
         """Return how many memories there are in this scope."""
+        from orbiter.memory.agent.results import ScopeStats  # noqa: PLC0415
+
         store = await self._store()
         items = await store.count(metadata=self._filter)
         forgotten = None
@@ -144,13 +159,15 @@ class MaintenanceMixin(ScopedHandle):
         k: int = 10,
         mode: "RecallMode" = "hybrid",
         where: Where | None = None,
-    ) -> Evaluation:
+    ) -> "Evaluation":
         """Recall for each question, and return how often the answer was among the first *k* hits.
 
         Each comes with what answers it: a text that the memory contains, in any case of letters,
         or the memory or its id. No model is asked, and nothing is changed. *mode* and *where* are
         those of `recall`.
         """
+        from orbiter.memory.agent.results import Evaluation  # noqa: PLC0415
+
         pairs: builtins.list[Any] = list(
             questions.items() if isinstance(questions, Mapping) else questions
         )
@@ -171,7 +188,9 @@ class MaintenanceMixin(ScopedHandle):
 
     async def _evaluated(
         self, question: str, answer: ItemRef, *, k: int, mode: "RecallMode", where: Where | None
-    ) -> EvaluatedQuestion:
+    ) -> "EvaluatedQuestion":
+        from orbiter.memory.agent.results import EvaluatedQuestion  # noqa: PLC0415
+
         memory: Any = self  # a `ScopedMemory`, of which this is a part
         expected = require_text("expected", as_id(answer))
         hits: RecallResult = await memory.recall(question, k=k, mode=mode, where=where)
@@ -241,7 +260,7 @@ class MaintenanceMixin(ScopedHandle):
     @operation("quarantine")
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
-    ) -> ForgetResult:
+    ) -> "ForgetResult":
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
         `release` brings back what was hidden; `undo` forgets what it added and restores what it
@@ -272,7 +291,7 @@ class MaintenanceMixin(ScopedHandle):
         since: Time | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> ForgetResult:
+    ) -> "ForgetResult":
         """Undo everything that *source* added or changed, or did so *since* then.
 
         What it added is forgotten, what it changed is again what it was before. *progress* is

@@ -32,7 +32,6 @@ from orbiter.memory.agent.keywords import (
     SizeNames,
     checked_keywords,
 )
-from orbiter.memory.agent.results import Page, UserPage, user_page, user_query
 from orbiter.memory.agent.runtime import counting_store
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
@@ -49,16 +48,16 @@ from orbiter.memory.model.protocols import (
     Summarizer,
     VectorStore,
 )
-from orbiter.memory.model.reports import StoreStats, Verification
 from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent.results import Page, UserPage
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
-    from orbiter.memory.model.reports import Erasure, Restored
+    from orbiter.memory.model.reports import Erasure, Restored, StoreStats, Verification
     from orbiter.memory.model.value_counts import UserOrder
     from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
@@ -291,7 +290,7 @@ class AgentMemory(Handle):
         run_id: ScopeId | None = None,
         limit: int = 100,
         filters: Where | None = None,
-    ) -> Page:
+    ) -> "Page":
         """List what has these ids, newest first; *filters* are as in `search`."""
         ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
         handle, where = self._filtered(ids, filters)
@@ -371,7 +370,7 @@ class AgentMemory(Handle):
         limit: int = 50,
         cursor: str | None = None,
         **_names: Unpack[LimitNames],
-    ) -> UserPage:
+    ) -> "UserPage":
         """Return a page of the users who have memories or entries: how many, and since when.
 
         *order* is `name`, `recent` (last seen first) or `items` (most memories first).
@@ -379,12 +378,14 @@ class AgentMemory(Handle):
         user's name is `~default`; memories without a user are nobody's. A server answers this
         only to the key of an administrator that names nobody.
         """
+        from orbiter.memory.agent.results import user_page, user_query  # noqa: PLC0415 - few ask
+
         query = user_query(starts_with, order, limit, cursor)
         store = await self._core.opened(MemoryMetadata())
         return user_page(await counting_store(store).users(query), limit)
 
     @operation("store.stats")
-    async def stats(self) -> StoreStats:
+    async def stats(self) -> "StoreStats":
         """Return how much the store holds, and how much is not indexed yet."""
         await self.init()
         return await self._maintained("`stats`").stats()
@@ -392,7 +393,7 @@ class AgentMemory(Handle):
     @operation("store.verify")
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
-    ) -> Verification:
+    ) -> "Verification":
         """Read everything and check the search structures; with *repair*, rebuild them.
 
         *progress* is called with rows read and rows in all.

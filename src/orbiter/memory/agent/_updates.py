@@ -8,7 +8,7 @@ was forgotten. So the store decides in one step, and of two who race one is refu
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.agent.extraction_jobs import is_job
 from orbiter.memory.agent.inputs import (
@@ -25,8 +25,10 @@ from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, Ve
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, require_text
-from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.tasks.progress import advance
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.reports import ItemVersion
 
 __all__ = [
     "change",
@@ -183,7 +185,7 @@ async def remove(store: Store, tell: Changed, items: Sequence[MemoryItem]) -> No
 
 async def versions(
     store: Store, scope: MemoryMetadata, item_id: str, what: str
-) -> list[ItemVersion]:
+) -> "list[ItemVersion]":
     """Return the versions of an item of *scope*, oldest first; none of another's."""
     found = await versioned(store, what).history(item_id)
     if not found or not belongs(found[-1].item, scope):

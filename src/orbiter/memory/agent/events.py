@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 from weakref import WeakSet
 
-from orbiter.memory.agent.results import EventKind, MemoryEvent, Page
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent.results import EventKind, MemoryEvent, Page
     from orbiter.memory.model.filters import Where
 
 __all__ = ["PAGE", "EventStream", "Events", "SeenIds", "since"]
@@ -52,7 +52,7 @@ class EventStream:
         self._news = asyncio.Event()
         self._home: asyncio.AbstractEventLoop | None = None
 
-    def _hear(self, event: MemoryEvent) -> None:
+    def _hear(self, event: "MemoryEvent") -> None:
         if any(getattr(event.scope, name) != value for name, value in self._wanted.items()):
             return
         if len(self._waiting) >= MAX_WAITING:
@@ -68,7 +68,7 @@ class EventStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> MemoryEvent:
+    async def __anext__(self) -> "MemoryEvent":
         self._enter()
         loop = asyncio.get_running_loop()
         if self._home is not loop:  # an event serves the loop that first waited for it
@@ -76,6 +76,8 @@ class EventStream:
         while True:
             if self._missed:
                 count, self._missed = self._missed, 0
+                from orbiter.memory.agent.results import MemoryEvent  # noqa: PLC0415 - as below
+
                 return MemoryEvent(
                     "missed", datetime.now(UTC), self._scope, detail=f"{count} events"
                 )
@@ -115,7 +117,7 @@ class Events:
         self._streams.add(stream)
         return stream
 
-    def emit_items(self, kind: EventKind, items: Sequence[MemoryItem]) -> None:
+    def emit_items(self, kind: "EventKind", items: Sequence[MemoryItem]) -> None:
         """Emit what happened to *items*, each to those who listen to its own scope."""
         if not self._streams:
             return
@@ -129,7 +131,7 @@ class Events:
 
     def emit(
         self,
-        kind: EventKind,
+        kind: "EventKind",
         scope: MemoryMetadata,
         item_ids: Iterable[str] = (),
         *,
@@ -138,9 +140,11 @@ class Events:
         """Emit an event to everyone who listens to *scope*, which has no `extra`."""
         if not self._streams:
             return
+        from orbiter.memory.agent.results import MemoryEvent  # noqa: PLC0415 - few listen
+
         self.pass_on(MemoryEvent(kind, datetime.now(UTC), scope, tuple(item_ids), detail))
 
-    def pass_on(self, event: MemoryEvent) -> None:
+    def pass_on(self, event: "MemoryEvent") -> None:
         """Emit an event as it is to everyone who listens to its scope."""
         for stream in list(self._streams):
             if stream._is_closed:  # noqa: SLF001 - of this module
@@ -191,7 +195,7 @@ class _Listing(Protocol):
         memory_type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> Page:
+    ) -> "Page":
         """Return the newest memories that match, from the cursor on."""
         ...
 

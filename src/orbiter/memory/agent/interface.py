@@ -9,10 +9,18 @@ the store gets it from the engine, and one without a store refuses.
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.keywords import (
@@ -24,9 +32,8 @@ from orbiter.memory.agent.keywords import (
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_metadata, scope_of_ids
-from orbiter.memory.model.items import RESERVED, MemoryMetadata
+from orbiter.memory.model.items import DEFAULT_USER, RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
-from orbiter.memory.model.value_counts import DEFAULT_USER
 from orbiter.memory.tasks.read_from import READ_SOURCES, ReadFrom
 
 if TYPE_CHECKING:
@@ -105,8 +112,7 @@ class MemoryEngine(ABC):
         """Carry out the call *name* of *handle*; *method* does so where the store is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeSession:
+class ScopeSession(NamedTuple):
     """What every call of a handle needs: the memory behind it, whose memories, and who acts."""
 
     engine: MemoryEngine

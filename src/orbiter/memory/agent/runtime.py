@@ -20,13 +20,13 @@ from orbiter.memory.errors import (
 from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore, Reranker
-from orbiter.memory.model.value_counts import FacetStore
 from orbiter.memory.tasks.event_loop import OneLoop
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.model.value_counts import FacetStore
     from orbiter.memory.recall import InMemoryIndex
     from orbiter.memory.text.pii import PIIHook
 
@@ -260,8 +260,10 @@ def versioned(store: Store, what: str) -> "SQLMemoryStore":
     )
 
 
-def counting_store(store: Store) -> FacetStore:
+def counting_store(store: Store) -> "FacetStore":
     """Return what counts the users and values of *store*: itself, or an adapter that reads it."""
+    from orbiter.memory.model.value_counts import FacetStore  # noqa: PLC0415 - as below
+
     if isinstance(store, FacetStore):
         return store
     from orbiter.memory.backends.adapter import StoreAdapter  # noqa: PLC0415 - few stores need it

@@ -7,12 +7,12 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 import builtins
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
 
 from orbiter.memory._lazy import load_adapter
-from orbiter.memory.agent._maintenance import MaintenanceMixin
+from orbiter.memory.agent._maintenance import MaintenanceMixin, time_span
 from orbiter.memory.agent._updates import (
     change,
     edit_of,
@@ -43,10 +43,8 @@ from orbiter.memory.agent.keywords import (
     Time,
     as_id,
     checked_keywords,
-    read_time,
     rows_as_items,
 )
-from orbiter.memory.agent.results import ForgetResult, Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
     as_stored,
@@ -66,6 +64,7 @@ from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent.results import ForgetResult, Page
     from orbiter.memory.messages import Format
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallMode, RecallResult
@@ -73,15 +72,6 @@ if TYPE_CHECKING:
 __all__ = ["ScopedMemory"]
 
 _Client = TypeVar("_Client")
-
-
-class _Span(TypedDict):
-    since: datetime | None
-    until: datetime | None
-
-
-def _span(since: Time | None, until: Time | None) -> _Span:
-    return {"since": read_time("since", since), "until": read_time("until", until)}
 
 
 def _ids(hits: "RecallResult") -> list[str]:
@@ -245,7 +235,7 @@ class ScopedMemory(MaintenanceMixin):
             k=k,
             mode=mode,
             memory_type=memory_type,
-            **_span(since, until),
+            **time_span(since, until),
             where=where,
             recency_weight=recency_weight,
             half_life_hours=half_life_hours,
@@ -326,7 +316,7 @@ class ScopedMemory(MaintenanceMixin):
         permanently: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> ForgetResult:
+    ) -> "ForgetResult":
         """Forget one memory, a list of them, or all that match the filters; return which.
 
         A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
@@ -339,6 +329,8 @@ class ScopedMemory(MaintenanceMixin):
         versions, vectors and index entries are erased, and `erasure` of the result says what was
         checked. That rewrites the store's file: give one list rather than many calls.
         """
+        from orbiter.memory.agent.results import ForgetResult  # noqa: PLC0415 - seldom needed
+
         filters = (query, where, memory_type, since, until)
         has_filter = any(value not in ("", None, {}) for value in filters)
         if [item is not None, has_filter, everything].count(True) != 1:
@@ -350,7 +342,7 @@ class ScopedMemory(MaintenanceMixin):
         found: builtins.list[MemoryItem] = []
         # What waits to be extracted goes with its conversation, but says nothing by itself.
         what = without_jobs(where, memory_type) if query else where
-        asked = Query(query, self._filter, memory_type, where=what, **_span(since, until))
+        asked = Query(query, self._filter, memory_type, where=what, **time_span(since, until))
         ids = None if item is None else ids_of(item)
         if permanently:
             from orbiter.memory.agent._erase import erase_items  # noqa: PLC0415 - seldom needed
@@ -394,12 +386,14 @@ class ScopedMemory(MaintenanceMixin):
         limit: int = 50,
         cursor: str | None = None,
         **_names: Unpack[LimitNames],
-    ) -> Page:
+    ) -> "Page":
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
         shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
+        from orbiter.memory.agent.results import check_cursor, page_of  # noqa: PLC0415 - as above
+
         check_size("limit", limit)
         store = await self._store()
         last = await check_cursor(cursor, partial(is_known, store, scope=self._scope))
@@ -411,7 +405,7 @@ class ScopedMemory(MaintenanceMixin):
             metadata=self._filter,
             memory_type=memory_type,
             status=status,
-            **_span(since, until),
+            **time_span(since, until),
             where=without_jobs(where, memory_type),
             limit=limit + 1 if limit else 0,
             before=last,
@@ -469,10 +463,10 @@ class ScopedMemory(MaintenanceMixin):
         """Recall; *filters* are `where`."""
         return await self.recall(query, where=filters, **names)
 
-    async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
+    async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> "Page":
         """List what is remembered, newest first; *filters* are `where`."""
         return await self.list(limit=limit, where=filters)
 
-    async def delete(self, memory_id: ItemRef) -> ForgetResult:
+    async def delete(self, memory_id: ItemRef) -> "ForgetResult":
         """Forget one memory."""
         return await self.forget(memory_id)

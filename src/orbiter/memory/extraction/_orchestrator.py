@@ -10,7 +10,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -312,7 +311,7 @@ class MemoryOrchestrator:
         # What was forgotten is not there; what is not indexed must not be recalled as a fact.
         messages = [there[name] for name in ids if name in there and is_indexed(there[name])]
         home = home_of(conversation)
-        handle = ScopedMemory(replace(self._session, scope=home))
+        handle = ScopedMemory(self._session._replace(scope=home))
         return len(await LongTermMemory(handle, self._extractor).extract(messages))
 
     def _wait_after(self, attempts: int) -> float:

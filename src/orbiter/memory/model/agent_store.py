@@ -11,11 +11,11 @@ from typing_extensions import Protocol, runtime_checkable
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Cursor, Order
-from orbiter.memory.model.reports import ConversationInfo, Erasure
 from orbiter.memory.model.validation import StructuralMeta
 
 if TYPE_CHECKING:
     from orbiter.memory.model.records import Record, Written
+    from orbiter.memory.model.reports import ConversationInfo, Erasure
 
 __all__ = ["AgentStore", "AsyncContextStore", "store_label", "store_name"]
 
@@ -101,7 +101,7 @@ class AgentStore(Protocol, metaclass=StructuralMeta):
         metadata: MemoryMetadata | None = None,
         by: str | None = None,
         item_ids: Sequence[str] | None = None,
-    ) -> Erasure:
+    ) -> "Erasure":
         """Remove for good all that *metadata* names, and check that nothing is left.
 
         With *item_ids*, only the items of these ids that it names.
@@ -110,7 +110,7 @@ class AgentStore(Protocol, metaclass=StructuralMeta):
 
     async def conversations(
         self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> list[ConversationInfo]:
+    ) -> "list[ConversationInfo]":
         """Return at most *limit* conversations that match *metadata*, most recent first."""
         ...
 

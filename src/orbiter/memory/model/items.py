@@ -30,12 +30,14 @@ from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
 __all__ = [
+    "DEFAULT_USER",
     "INDEXED_BY",
     "MAX_JSON",
     "MAX_NATIVE",
     "MAX_SCOPE_ID",
     "RESERVED",
     "SCRIPTED",
+    "SPOKEN",
     "AIMemory",
     "HumanMemory",
     "MemoryItem",
@@ -56,6 +58,9 @@ __all__ = [
 RESERVED = "~"
 """How ids begin that are derived from names: no handle takes such an id from outside, or anybody
 who knows the names could take it before its owner does."""
+
+DEFAULT_USER = "~default"
+"""The user of a personal agent, which names none: no user of yours should be called so."""
 
 INDEXED_BY = "indexed_by"
 """The key of `metadata.extra` that says by what an item is indexed, if not by its content. `False`
@@ -96,7 +101,10 @@ def new_id() -> str:
 Role = Literal["system", "human", "ai", "tool"]
 """Who speaks in a conversation."""
 
-_ROLES: frozenset[str] = frozenset(("system", "human", "ai", "tool"))
+SPOKEN: tuple[Role, ...] = ("system", "human", "ai", "tool")
+"""The types of the items that conversations are made of."""
+
+_ROLES: frozenset[str] = frozenset(SPOKEN)
 
 MAX_JSON = 2**20
 """Most bytes of JSON in `metadata.extra`, and in a message's tool calls."""

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from typing_extensions import Protocol, runtime_checkable
 
@@ -15,14 +15,16 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Order, Query, WordMatches
-from orbiter.memory.model.reports import (
-    ConversationInfo,
-    ItemVersion,
-    Restored,
-    StoreStats,
-    Verification,
-)
 from orbiter.memory.model.validation import StructuralMeta
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.reports import (
+        ConversationInfo,
+        ItemVersion,
+        Restored,
+        StoreStats,
+        Verification,
+    )
 
 __all__ = [
     "BackupStore",
@@ -151,7 +153,7 @@ class VersionedStore(Protocol, metaclass=StructuralMeta):
         """Remove for good what was removed; return how many items."""
         ...
 
-    async def history(self, item_id: str) -> list[ItemVersion]:
+    async def history(self, item_id: str) -> "list[ItemVersion]":
         """Return every version of an item, oldest first."""
         ...
 
@@ -300,7 +302,7 @@ class ConversationIndex(Protocol, metaclass=StructuralMeta):
 
     async def conversations(
         self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> list[ConversationInfo]:
+    ) -> "list[ConversationInfo]":
         """Return at most *limit* conversations that match *metadata*, most recent first.
 
         Messages that name the same user, session, task and agent are one conversation; what
@@ -358,11 +360,11 @@ class HistoryStore(VersionedStore, Protocol, metaclass=StructuralMeta):
 class MaintainedStore(Protocol, metaclass=StructuralMeta):
     """A store that counts and checks what it holds, and can embed it again."""
 
-    async def stats(self) -> StoreStats:
+    async def stats(self) -> "StoreStats":
         """Return how much the store holds, and how much of it is still to be indexed."""
         ...
 
-    async def verify(self, *, repair: bool = False) -> Verification:
+    async def verify(self, *, repair: bool = False) -> "Verification":
         """Check everything that is stored; with *repair*, rebuild the search structures."""
         ...
 
@@ -389,7 +391,7 @@ class BackupStore(Protocol, metaclass=StructuralMeta):
         path: str | os.PathLike[str],
         *,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Restored:
+    ) -> "Restored":
         """Replace this store, which must be closed, by a copy of a backup."""
         ...
 

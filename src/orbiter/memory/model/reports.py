@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, Role
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 __all__ = [
     "ConversationInfo",
@@ -19,9 +19,6 @@ __all__ = [
     "Verification",
     "counts_of",
 ]
-
-SPOKEN: tuple[Role, ...] = ("system", "human", "ai", "tool")
-"""The types of the items that conversations are made of."""
 
 
 @dataclass(frozen=True, slots=True)

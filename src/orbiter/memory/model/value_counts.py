@@ -14,15 +14,14 @@ from typing_extensions import Protocol, runtime_checkable
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.filters import MISSING, Place, Where, read_place
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import DEFAULT_USER, SPOKEN, MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
-from orbiter.memory.model.reports import SPOKEN, ConversationInfo
+from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.model.validation import StructuralMeta, check_text
 
 __all__ = [
     "COUNTED_FIELDS",
-    "DEFAULT_USER",
     "FacetStore",
     "UserInfo",
     "UserOrder",
@@ -38,9 +37,6 @@ __all__ = [
     "scalars_in",
     "users_of_entries",
 ]
-
-DEFAULT_USER = "~default"
-"""The user of a personal agent, which names none: no user of yours should be called so."""
 
 COUNTED_FIELDS = ("memory_type", "status", "user_id", "session_id", "task_id", "agent_id")
 """The fields of an item whose values are counted; every key of `metadata.extra` is, too."""

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.copying import copy_item
@@ -22,6 +23,7 @@ __all__ = [
     "speaker_of",
 ]
 
+_EMPTY: Mapping[str, int] = MappingProxyType({})
 _STORED = "stored"
 _MANY = 40
 """Candidates that are weighed in a millisecond or two; more are not for the event loop's thread."""
@@ -118,28 +120,26 @@ def is_talk(item: MemoryItem, names: frozenset[str] = frozenset()) -> bool:
     return bool(names) and name_before_colon(item.content) in names
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
+class Clusters(NamedTuple):
     """The ids of items that belong to a flood or to a series, and which one that is."""
 
-    copies: Mapping[str, int] = field(default_factory=dict)
+    copies: Mapping[str, int] = _EMPTY
     """Items that say the same: one of them is enough."""
-    series: Mapping[str, int] = field(default_factory=dict)
+    series: Mapping[str, int] = _EMPTY
     """Items that differ in nothing but their numbers: each is a fact."""
 
     def __bool__(self) -> bool:
         return bool(self.copies or self.series)
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(NamedTuple):
     """Items to choose from; those that do not match the filters only lend their context."""
 
     windows: Sequence[Sequence[MemoryItem]]
     """Each a piece of one conversation, in the order of time."""
     eligible: frozenset[str]
     """Ids of those that may be returned."""
-    frequency: Mapping[str, int] = field(default_factory=dict)
+    frequency: Mapping[str, int] = _EMPTY
     passages: int = 0
     similarity: Mapping[str, float] | None = None
     """The cosine of each item that has a vector; `None` when no model is in use."""
@@ -148,7 +148,7 @@ class Pool:
     token_dimension: int = 0
     coverage: float = 1.0
     """How well the model knows the language of the question, from 0 to 1."""
-    clusters: Clusters = field(default_factory=Clusters)
+    clusters: Clusters = Clusters()
     """Items that are copies of many others, or differ from them in their numbers alone."""
     names: frozenset[str] = frozenset()
     """Names before a colon in the texts of those who speak."""

@@ -150,7 +150,7 @@ async def look(
     question = read(text, speakers=speakers, now=now)
     if question.offsets:
         times = (*question.times, *_event_times(question, matches.items))
-        question = replace(question, times=tuple(dict.fromkeys(times)))
+        question = question._replace(times=tuple(dict.fromkeys(times)))
     return FirstLook(question, matches, latest, names)
 
 
@@ -219,8 +219,7 @@ async def fill_pool(
     )
     if nearby is None or vector is None:
         return pool
-    return replace(
-        pool,
+    return pool._replace(
         similarity=await nearby.similarities([item.id for item in items]),
         query_token_vectors=vector.words,
         token_dimension=nearby.detail_dimension,

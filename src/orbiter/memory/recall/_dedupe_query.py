@@ -6,7 +6,7 @@ what says something else, a bounded number of times. So it is if some of the new
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
@@ -175,15 +175,15 @@ _Fact = tuple[tuple[str, str | None], ...]
 """The fields that all values of one fact share: its key, and whose it is."""
 
 
-@dataclass(slots=True)
 class _Excluded:
     """What a store is to leave out: by its text, by most of its text, or one by one."""
 
-    terms: frozenset[str] = frozenset()
-    texts: set[str] = field(default_factory=set)
-    chunks: set[tuple[_Fact, str]] = field(default_factory=set)
-    """Each with the fact whose values it is left out of, or with none, of everything."""
-    ids: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.terms: frozenset[str] = frozenset()
+        self.texts: set[str] = set()
+        self.chunks: set[tuple[_Fact, str]] = set()
+        """Each with the fact whose values it is left out of, or with none, of everything."""
+        self.ids: set[str] = set()
 
     def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
         """Leave out the *clusters* that *items* belong to."""

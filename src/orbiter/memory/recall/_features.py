@@ -10,7 +10,6 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from operator import mul
 from typing import NamedTuple, TypeVar
@@ -54,8 +53,7 @@ _ECHO = 0.5
 asks what "Where is my car?" asks."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureTable:
+class FeatureTable(NamedTuple):
     """One row per item of a pool, one column per signal."""
 
     items: list[MemoryItem]
@@ -66,7 +64,7 @@ class FeatureTable:
     found: list[frozenset[str]]
     """The asked terms that stand in each item."""
     rarity: dict[str, float]
-    details: dict[int, tuple[float, float]] = field(default_factory=dict)
+    details: dict[int, tuple[float, float]]
     """How near the words of an item, and of those around it, are to each word asked, by row."""
 
 
@@ -179,41 +177,28 @@ class _Known(dict[int, _T]):
         return found
 
 
-@dataclass(frozen=True)
 class Measurement:
     """A question beside its candidates: what the columns of the signals are computed from."""
 
-    question: Question
-    pool: Pool
-    items: list[MemoryItem]
-    before: list[int | None]
-    after: list[int | None]
-    texts: list[TextFeatures]
-    """What is known of each item's text."""
-    terms: _AskedTerms
-    masks: list[int]
-    """Which of the asked terms stand in each item."""
-    rarity: dict[str, float]
-    echo: list[float]
-    """1 for an item that asks what is asked."""
-
-    @classmethod
-    def of(cls, question: Question, pool: Pool) -> "Measurement":
-        """Return what is needed to measure the candidates of *pool*."""
-        items = pool.items
-        before, after = _neighbours(pool)
-        texts = [_text_features(item.content) for item in items]
-        rarity = _rarity(question.terms, pool)
-        terms = _AskedTerms(rarity)
+    def __init__(self, question: Question, pool: Pool) -> None:
+        self.question = question
+        self.pool = pool
+        self.items = pool.items
+        self.before, self.after = _neighbours(pool)
+        self.texts = [_text_features(item.content) for item in self.items]
+        """What is known of each item's text."""
+        self.rarity = _rarity(question.terms, pool)
+        self.terms = _AskedTerms(self.rarity)
         every = frozenset(words.terms(question.text))  # with the names
-        echo = [_echo(every, text) if text.is_question else 0.0 for text in texts]
-        masks = list(map(terms.mask, texts))
-        return cls(question, pool, items, before, after, texts, terms, masks, rarity, echo)
+        self.echo = [_echo(every, text) if text.is_question else 0.0 for text in self.texts]
+        """1 for an item that asks what is asked."""
+        self.masks = list(map(self.terms.mask, self.texts))
+        """Which of the asked terms stand in each item."""
 
     def table(self, columns: dict[str, list[float]]) -> FeatureTable:
         """Return *columns* as a table of these candidates."""
         found = [self.terms.sets[mask] for mask in self.masks]
-        return FeatureTable(self.items, columns, self.before, self.after, found, self.rarity)
+        return FeatureTable(self.items, columns, self.before, self.after, found, self.rarity, {})
 
     def bm25(self) -> list[float]:
         """Return how well the best passage of each item matches the question's terms."""

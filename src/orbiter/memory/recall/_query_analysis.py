@@ -5,9 +5,9 @@ Pure: the same text, names and moment always give the same question.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
@@ -73,8 +73,7 @@ _LONGEST = 2_000
 and to look for each of its words would take seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question, taken apart."""
 
     text: str

@@ -17,9 +17,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.errors import RerankError
 from orbiter.memory.model.items import AIMemory, MemoryItem
@@ -63,8 +62,7 @@ _ECHO = -4.5
 """Not fitted: a question that was stored must not come before what answers it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """The weights for one kind of talk, by what is at hand."""
 
     words: Weights

@@ -7,7 +7,7 @@ row, or a row whose column nobody measures is a `SignalError` when this package 
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
@@ -57,8 +57,7 @@ class SignalError(RuntimeError):
     """A signal of recall is only half there: a mistake in the package, not of its user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One candidate beside the question: what the words of a reason are made of."""
 
     question: Question
@@ -282,7 +281,7 @@ def measure(question: Question, pool: Pool, wanted: Collection[str] | None = Non
 
     With *wanted*, only these columns are measured.
     """
-    measured = Measurement.of(question, pool)
+    measured = Measurement(question, pool)
     at_hand = ("text",) if pool.similarity is None else ("text", "vectors")
     return measured.table(
         {

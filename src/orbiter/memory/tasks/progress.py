@@ -8,9 +8,9 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 __all__ = [
     "Checkpoint",
@@ -33,14 +33,13 @@ Checkpoint = Mapping[str, Any]
 """What long work needs to go on where it was, as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tracker:
+class Tracker(NamedTuple):
     """Who wants to know how far some work is."""
 
     progress: Progress
     save: Callable[[Checkpoint], Awaitable[None]] | None = None
     """Keeps a checkpoint; it is on disk when this returns."""
-    saved: Checkpoint = field(default_factory=dict)
+    saved: Checkpoint = MappingProxyType({})
     """The last checkpoint of the same work, if it was interrupted."""
 
 

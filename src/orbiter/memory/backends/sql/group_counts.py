@@ -7,7 +7,7 @@ counted only if they are on the page that is asked for.
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.sql.audit import SQLAudit
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
@@ -15,16 +15,12 @@ from orbiter.memory.backends.sql.history import conversation, moment
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
 from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.filters import MISSING, Place, Where, prefix_end
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import SPOKEN, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
-from orbiter.memory.model.reports import SPOKEN, ConversationInfo
-from orbiter.memory.model.value_counts import (
-    UserInfo,
-    UserQuery,
-    ValueCount,
-    counted_place,
-    most_frequent,
-)
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.reports import ConversationInfo
+    from orbiter.memory.model.value_counts import UserInfo, UserQuery, ValueCount
 
 __all__ = ["SQLGroupCounts"]
 
@@ -34,7 +30,7 @@ class SQLGroupCounts(SQLAudit):
 
     async def conversations(
         self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> list[ConversationInfo]:
+    ) -> "list[ConversationInfo]":
         """Return at most *limit* conversations that match *metadata*, most recent first.
 
         Messages of people, models, tools and the system that name the same user, session, task
@@ -45,11 +41,13 @@ class SQLGroupCounts(SQLAudit):
         await self._log_count("conversations", len(rows), metadata)
         return [conversation(row) for row in rows]
 
-    async def users(self, query: UserQuery) -> list[UserInfo]:
+    async def users(self, query: "UserQuery") -> "list[UserInfo]":
         """Return the users who have memories or entries, as asked for.
 
         Pending extractions and what was deleted or has expired are not counted.
         """
+        from orbiter.memory.model.value_counts import UserInfo  # noqa: PLC0415 - few ask for them
+
         if not query.limit:
             await self._read(lambda: self._operations.get(""), alone=True)  # a closed store says so
             return []
@@ -70,12 +68,17 @@ class SQLGroupCounts(SQLAudit):
         until: datetime | None = None,
         where: Where | None = None,
         limit: int = 100,
-    ) -> list[ValueCount]:
+    ) -> "list[ValueCount]":
         """Return the most frequent values of *field* among items that match, with their counts.
 
         *field* is named as in *where*: a field of the item, or a key of `metadata.extra`. A list
         counts by its elements, each once; what is null, missing or nested deeper is no value.
         """
+        from orbiter.memory.model.value_counts import (  # noqa: PLC0415 - as above
+            counted_place,
+            most_frequent,
+        )
+
         query = Query("", metadata, memory_type, since=since, until=until, where=where)
         place = counted_place(field)
         check_size("limit", limit)
@@ -111,7 +114,7 @@ def _conversations(dialect: Dialect, wanted: dict[Any, str], limit: int) -> Step
     )
 
 
-def _users(dialect: Dialect, query: UserQuery) -> Steps[Rows]:
+def _users(dialect: Dialect, query: "UserQuery") -> Steps[Rows]:
     """Return name, items, sessions, first and last time, and entries of users, as asked for."""
     args = Args(dialect)
     user, session = dialect.value("user_id"), dialect.value("session_id")
@@ -167,7 +170,7 @@ def _walk(names: str, table: str, user: str, where: str) -> str:
     )
 
 
-def _bounds(query: UserQuery, name: str, args: Args, start: str = "") -> Iterator[str]:
+def _bounds(query: "UserQuery", name: str, args: Args, start: str = "") -> Iterator[str]:
     """Yield what must hold of names, each after *start*."""
     if query.starts_with:
         yield f"{start}{name} >= {args.bind(query.starts_with)}"
@@ -177,7 +180,7 @@ def _bounds(query: UserQuery, name: str, args: Args, start: str = "") -> Iterato
         yield f"{start}{name} > {args.bind(query.after.user_id)}"
 
 
-def _behind(query: UserQuery, name: str, args: Args) -> Iterator[str]:
+def _behind(query: "UserQuery", name: str, args: Args) -> Iterator[str]:
     """Yield what must hold of a user who comes after the last of the page before."""
     if query.after is None or query.order == "name":
         return

@@ -9,15 +9,17 @@ was. What was removed for good has no past, and what is another's now has none h
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Place, beyond, place_of
 from orbiter.memory.backends.sql.rows import READ, decode, iso
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Query
-from orbiter.memory.model.reports import ConversationInfo, ItemVersion
 from orbiter.memory.model.validation import to_utc
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.reports import ConversationInfo, ItemVersion
 
 __all__ = ["CHUNK", "as_of", "conversation", "deciding_facts", "moment", "versions"]
 
@@ -129,8 +131,10 @@ def _then(column: tuple[str, str]) -> str:
     return f"coalesce(v.{name}, {later}, i.{name}){cast}"
 
 
-def conversation(row: Sequence[Any]) -> ConversationInfo:
+def conversation(row: Sequence[Any]) -> "ConversationInfo":
     """Return a conversation from its row."""
+    from orbiter.memory.model.reports import ConversationInfo  # noqa: PLC0415 - few list them
+
     *who, count, first, last = row
     metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
     return ConversationInfo(metadata, count, moment(first), moment(last))
@@ -141,8 +145,10 @@ def moment(value: str | datetime) -> datetime:
     return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
-def versions(past: Rows, now: Rows) -> list[ItemVersion]:
+def versions(past: Rows, now: Rows) -> "list[ItemVersion]":
     """Return versions from rows that leave out what the next version has too."""
+    from orbiter.memory.model.reports import ItemVersion  # noqa: PLC0415 - few read the past
+
     found: list[tuple[MemoryItem, int]] = []
     whole: Sequence[Any] = ()
     for row in (*now, *reversed(past)):

@@ -33,7 +33,6 @@ from orbiter.memory.model.query import (
     check_order,
     check_size,
 )
-from orbiter.memory.model.reports import ItemVersion, StoreStats, Verification
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.erase_probes import Probes
     from orbiter.memory.model.key_value import KeyValueStore
     from orbiter.memory.model.records import Record, Written
-    from orbiter.memory.model.reports import Erasure
+    from orbiter.memory.model.reports import Erasure, ItemVersion, StoreStats, Verification
 
 __all__ = ["CHUNK", "SQLMemoryStore"]
 
@@ -78,7 +77,7 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         """Return what is wrong beside the rows; with *repair*, rebuild it first."""
 
     @abstractmethod
-    async def _stats(self) -> StoreStats:
+    async def _stats(self) -> "StoreStats":
         """Return how much the store holds, what concerns embeddings aside."""
 
     @abstractmethod
@@ -308,7 +307,7 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
             lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
         )
 
-    async def history(self, item_id: str) -> list[ItemVersion]:
+    async def history(self, item_id: str) -> "list[ItemVersion]":
         """Return every version of an item, oldest first, the present one last.
 
         A deleted item still has its history; a purged one has none.
@@ -346,7 +345,7 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         await self._log_items("search", items, when["metadata"])
         return items
 
-    async def stats(self) -> StoreStats:
+    async def stats(self) -> "StoreStats":
         """Return how much the store holds, and how much of it is still to be indexed."""
         error = self._embedder and self._embedder.error
         return replace(
@@ -355,12 +354,14 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
             embedding_error=f"{type(error).__name__}: {error}" if error else None,
         )
 
-    async def verify(self, *, repair: bool = False) -> Verification:
+    async def verify(self, *, repair: bool = False) -> "Verification":
         """Read every row and check every search structure against the rows.
 
         With *repair* the search structures are rebuilt from the rows first. A row that cannot
         be read is reported, and never changed.
         """
+        from orbiter.memory.model.reports import Verification  # noqa: PLC0415 - seldom needed
+
         advance(0)
         problems = await self._check(repair)
         checked, last = 0, ""

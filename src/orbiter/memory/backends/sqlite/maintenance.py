@@ -3,11 +3,14 @@
 import os
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbiter.memory.backends.sqlite import term_index
 from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.errors import StorageError
-from orbiter.memory.model.reports import StoreStats
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.reports import StoreStats
 
 __all__ = [
     "Identity",
@@ -66,7 +69,9 @@ def vacuum_only(connection: sqlite3.Connection) -> None:
     connection.execute("VACUUM")
 
 
-def stats(connection: sqlite3.Connection) -> StoreStats:
+def stats(connection: sqlite3.Connection) -> "StoreStats":
+    from orbiter.memory.model.reports import StoreStats  # noqa: PLC0415 - few ask for it
+
     def number(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 

@@ -15,7 +15,6 @@ from unicodedata import unidata_version
 from orbiter.memory.backends.sql.original_rows import CHUNK, KEPT, adopted
 from orbiter.memory.backends.sql.rows import COLUMNS
 from orbiter.memory.backends.sqlite import migrations
-from orbiter.memory.backends.sqlite.backup import backup
 from orbiter.memory.backends.sqlite.file_checks import uri
 from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter
 from orbiter.memory.backends.sqlite.run import run
@@ -122,6 +121,8 @@ def _move_rows(connection: sqlite3.Connection) -> None:
 
 
 def _copy(path: Path) -> None:
+    from orbiter.memory.backends.sqlite.backup import backup  # noqa: PLC0415 - few are adopted
+
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     copy, number = path.with_name(f"{path.name}.original-{moment}"), 1
     while copy.exists():

@@ -27,7 +27,6 @@ from orbiter.memory.backends.sql.recall import decode_shared
 from orbiter.memory.backends.sql.rows import READ, Row, decode
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
-from orbiter.memory.backends.sqlite.backup import backup, restore
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile, call_each
 from orbiter.memory.backends.sqlite.dialect import INSERT, SQLiteDialect, row_values
 from orbiter.memory.backends.sqlite.idle_tasks import forget_some, is_due, sweep_some, uncleaned
@@ -48,7 +47,6 @@ from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_instant, check_size
-from orbiter.memory.model.reports import Restored, StoreStats
 from orbiter.memory.model.validation import check_positive
 from orbiter.memory.tasks.offload import has_loop
 from orbiter.memory.tasks.progress import advance
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.audit_dialect import SQLiteAuditDialect
     from orbiter.memory.backends.sql.erase import ErasureTarget, Span
     from orbiter.memory.backends.sql.erase_probes import Probes
-    from orbiter.memory.model.reports import Erasure
+    from orbiter.memory.model.reports import Erasure, Restored, StoreStats
 
 __all__ = ["SQLiteMemoryStore"]
 
@@ -275,7 +273,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     # Looking after the file
 
-    async def _stats(self) -> StoreStats:
+    async def _stats(self) -> "StoreStats":
         return await self._file.read(maintenance.stats)
 
     async def optimize(self) -> None:
@@ -309,6 +307,8 @@ class SQLiteMemoryStore(SQLMemoryStore):
         The file appears under its name when it is complete. *progress* is called, on a thread of
         the store's, with pages done and pages in all. Open it like any other store.
         """
+        from orbiter.memory.backends.sqlite.backup import backup  # noqa: PLC0415 - seldom needed
+
         await self._file.read(
             lambda connection: backup(connection, Path(path).expanduser(), progress)
         )
@@ -318,12 +318,14 @@ class SQLiteMemoryStore(SQLMemoryStore):
         path: str | os.PathLike[str],
         *,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Restored:
+    ) -> "Restored":
         """Replace the file of this store, which must be closed, by a copy of a backup.
 
         The backup is checked first, and what was there is kept beside it under a name with the
         date. `StorageError` if anybody has the store open, in this process or another.
         """
+        from orbiter.memory.backends.sqlite.backup import restore  # noqa: PLC0415 - as above
+
         if self.db_path == ":memory:":
             raise UnsupportedError(
                 f"{self!r} has no file that could be replaced; open the backup by its own path"

@@ -14,9 +14,8 @@ from orbiter.memory.agent.inputs import narrowed
 from orbiter.memory.agent.interface import session_of
 from orbiter.memory.agent.runtime import is_known
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import SPOKEN, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, ScopeField
-from orbiter.memory.model.reports import SPOKEN
 from orbiter.memory.server.dashboard.page import Ask
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.quarantine import QUARANTINE
 from orbiter.memory.errors import ItemNotFoundError, QueryError, UnsupportedError
-from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.reports import SPOKEN
+from orbiter.memory.model.items import SPOKEN, MemoryItem
 from orbiter.memory.model.trust import source_of
 from orbiter.memory.recall.near_duplicates import DuplicateIndex
 from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
