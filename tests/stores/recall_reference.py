@@ -2,13 +2,16 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
+import pytest
+
 from orbiter.memory import MemoryItem, MemoryMetadata
 from orbiter.memory.backends.sql.embedder import passages_of
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import CosineQuery, Query
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text import words
 
@@ -181,3 +184,17 @@ async def check_around(store: Any, item_ids: Sequence[str], span: int) -> None:
     for stretch in found:
         places = [where[item.id][1] for item in stretch]
         assert places == list(range(places[0], places[0] + len(places)))
+
+
+async def check_scored(store: Any, towards: Sequence[float], dice: random.Random) -> None:
+    """Compare `around_scored` with `around` and `similarities`, one after the other."""
+    item_ids, others, known = (
+        [f"i{number}" for number in dice.sample(range(40), size)] for size in (4, 5, 6)
+    )
+    asked, span = CosineQuery(towards, others, known), dice.randrange(4)
+
+    found, cosines = await store.around_scored(item_ids, asked, span=span)
+
+    assert found == await store.around(item_ids, span=span)
+    every = {*others, *(item.id for items in found for item in items)}.difference(known)
+    assert cosines == pytest.approx(await store.similarities(towards, sorted(every)))

@@ -24,7 +24,7 @@ from tests.stores.postgres_recall import (
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema, term_search
 from orbiter.memory.errors import AccessError
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import CosineQuery, Query
 from orbiter.memory.text import words
 
 __all__ = ["role_dsn", "store"]
@@ -216,6 +216,9 @@ async def test_recall_for_one_user_never_shows_anothers(
         assert {each.id for stretch in stretches for each in stretch} == {
             f"{who}{n}" for n in range(5)
         }
+        both = CosineQuery(near("door"), names, ())
+        scored, cosines = await bound.around_scored(names, both, span=10)
+        assert (scored, {name[:3] for name in cosines}) == (stretches, {who})
         for table in DERIVED:
             seen = await _as(role_dsn, who, f"SELECT DISTINCT user_key FROM {table}")
             assert seen in ([], [(who,)]), table

@@ -14,6 +14,7 @@ from tests.stores.recall_reference import (
     check_around,
     check_details,
     check_meaning,
+    check_scored,
     check_words,
 )
 
@@ -32,9 +33,10 @@ from orbiter.memory.model.protocols import (
     DetailStore,
     Embeddings,
     LexicalStore,
+    ScoredNeighbours,
     VectorStore,
 )
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import CosineQuery, Query
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text import words
 
@@ -126,6 +128,8 @@ async def _check(store: Any, dice: random.Random, embeddings: Detailed, **waitin
     await check_meaning(store, embeddings, question, asked, **waiting)
     await check_details(store, embeddings, **waiting)
     await check_around(store, [f"i{n}" for n in dice.sample(range(40), 4)], dice.randrange(4))
+    if not any(waiting.values()):  # else the embedder may be at work between the two reads
+        await check_scored(store, embeddings.embed(question), dice)
     found = await store.search(limit=1000, where={"n": 1})
     assert [i.id for i in found] == [
         i.id for i in await store.search(limit=1000) if Query(where={"n": 1}).matches(i)
@@ -155,6 +159,7 @@ async def test_a_store_has_the_capabilities_of_recall(opened: Any) -> None:
     assert isinstance(store, VectorStore)
     assert isinstance(store, DetailStore)
     assert isinstance(store, ConversationStore)
+    assert isinstance(store, ScoredNeighbours)
     assert store.embeddings is None
 
 
@@ -167,6 +172,10 @@ async def test_a_store_without_embeddings_finds_words_and_no_meaning(opened: Any
         assert [item.id for item in found.items] == ["a"]
         assert await store.nearest([1.0, 0.0], Query()) == []
         assert await store.similarities([1.0, 0.0], ["a"]) == {}
+        [[item]], cosines = await store.around_scored(
+            ["a"], CosineQuery([1.0, 0.0], ["a"], ()), span=1
+        )
+        assert (item.id, cosines) == ("a", {})
         assert await store.details(["a"]) == {}
         assert (await store.catch_up(), (await store.stats()).unembedded) == (0, 0)
 
@@ -193,6 +202,9 @@ async def test_what_cannot_be_asked_is_named(opened: Any) -> None:
             store.match_words("paint", Query()),
             store.around("a", span=1),
             store.around(["a"], span=-1),
+            store.around_scored("a", CosineQuery([1.0] * 8, [], ()), span=1),
+            store.around_scored(["a"], CosineQuery([1.0] * 8, [5], ()), span=1),  # type: ignore[list-item]
+            store.around_scored(["a"], CosineQuery([1.0], [], ()), span=1),
             store.similarities([1.0] * 8, "a"),
             store.similarities([1.0] * 8, [5]),
             store.details("a"),

@@ -374,3 +374,29 @@ async def test_a_recall_never_has_an_earlier_version(path: Path) -> None:
         hits = await recall(one, asked, scope=ANN, mode="words")
 
         assert "ann8" not in {hit.item.id for hit in hits}
+
+
+async def test_a_recall_of_a_conversation_reads_five_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(3)
+    vocabulary = ["".join(dice.choices("abcdefghij", k=6)) for _ in range(300)]
+    async with SQLiteMemoryStore(tmp_path / "talk.db", embeddings=EMBEDDINGS) as store:
+        talk = items(400)
+        for item in talk:  # no two alike: else the store is asked for others
+            item.content = " ".join(dice.choices(vocabulary, k=8))
+        await store.add_many(talk)
+        assert await store.catch_up() == 0
+        assert await recall(store, talk[7].content, scope=ANN)  # what is read once is read
+        reads, read = [], store._file.read
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            reads.append(args)
+            return await read(*args, **options)
+
+        monkeypatch.setattr(store._file, "read", counted)
+
+        hits = await recall(store, talk[8].content, scope=ANN)
+
+    assert hits[0].item.id == "ann8"
+    assert len(reads) == 5  # newest, words, nearest, neighbours with cosines, word vectors

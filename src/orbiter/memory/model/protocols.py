@@ -14,17 +14,11 @@ from typing_extensions import Protocol, runtime_checkable
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import Order, Query, WordMatches
+from orbiter.memory.model.query import CosineQuery, Order, Query, WordMatches
 from orbiter.memory.model.validation import StructuralMeta
 
 if TYPE_CHECKING:
-    from orbiter.memory.model.reports import (
-        ConversationInfo,
-        ItemVersion,
-        Restored,
-        StoreStats,
-        Verification,
-    )
+    from orbiter.memory.model import reports
 
 __all__ = [
     "BackupStore",
@@ -46,6 +40,7 @@ __all__ = [
     "OffloadStore",
     "PagedStore",
     "Reranker",
+    "ScoredNeighbours",
     "Summarizer",
     "VectorReader",
     "VectorStore",
@@ -153,7 +148,7 @@ class VersionedStore(Protocol, metaclass=StructuralMeta):
         """Remove for good what was removed; return how many items."""
         ...
 
-    async def history(self, item_id: str) -> "list[ItemVersion]":
+    async def history(self, item_id: str) -> "list[reports.ItemVersion]":
         """Return every version of an item, oldest first."""
         ...
 
@@ -297,12 +292,23 @@ class ConversationStore(Protocol, metaclass=StructuralMeta):
 
 
 @runtime_checkable
+class ScoredNeighbours(Protocol, metaclass=StructuralMeta):
+    """A store that reads what was said around items, and how near that is, at once."""
+
+    async def around_scored(
+        self, item_ids: Sequence[str], query: CosineQuery, *, span: int
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]]:
+        """Return what `around` does, and the cosines that *query* asks for."""
+        ...
+
+
+@runtime_checkable
 class ConversationIndex(Protocol, metaclass=StructuralMeta):
     """A store that can tell which conversations it holds."""
 
     async def conversations(
         self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> "list[ConversationInfo]":
+    ) -> "list[reports.ConversationInfo]":
         """Return at most *limit* conversations that match *metadata*, most recent first.
 
         Messages that name the same user, session, task and agent are one conversation; what
@@ -360,11 +366,11 @@ class HistoryStore(VersionedStore, Protocol, metaclass=StructuralMeta):
 class MaintainedStore(Protocol, metaclass=StructuralMeta):
     """A store that counts and checks what it holds, and can embed it again."""
 
-    async def stats(self) -> "StoreStats":
+    async def stats(self) -> "reports.StoreStats":
         """Return how much the store holds, and how much of it is still to be indexed."""
         ...
 
-    async def verify(self, *, repair: bool = False) -> "Verification":
+    async def verify(self, *, repair: bool = False) -> "reports.Verification":
         """Check everything that is stored; with *repair*, rebuild the search structures."""
         ...
 
@@ -391,7 +397,7 @@ class BackupStore(Protocol, metaclass=StructuralMeta):
         path: str | os.PathLike[str],
         *,
         progress: Callable[[int, int], None] | None = None,
-    ) -> "Restored":
+    ) -> "reports.Restored":
         """Replace this store, which must be closed, by a copy of a backup."""
         ...
 

@@ -4,10 +4,10 @@ A store may answer faster in any way it likes, as long as it finds exactly what 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.errors import QueryError
@@ -17,6 +17,7 @@ from orbiter.memory.model.validation import check_text, to_utc
 
 __all__ = [
     "SCOPE_FIELDS",
+    "CosineQuery",
     "Cursor",
     "Order",
     "Query",
@@ -237,6 +238,21 @@ def check_order(order: Order, asked: Query) -> Order:
     elif order != "time":
         raise QueryError(f"unknown order `{order}`; use `time` or `insertion`")
     return order
+
+
+class CosineQuery(NamedTuple):
+    """Which cosines are wanted with the neighbours of items: theirs and others', but the known."""
+
+    vector: Sequence[float]
+    others: Sequence[str]
+    """Ids of items that need not be neighbours."""
+    known: Collection[str]
+    """Ids of items whose cosine the caller has."""
+
+    def unknown(self, neighbours: Iterable[str]) -> list[str]:
+        """Return the ids of the items whose cosines are wanted, each once."""
+        every = dict.fromkeys((*self.others, *neighbours))
+        return [item_id for item_id in every if item_id not in self.known]
 
 
 @dataclass(frozen=True, slots=True)

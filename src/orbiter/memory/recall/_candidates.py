@@ -22,9 +22,10 @@ from orbiter.memory.model.protocols import (
     Embeddings,
     LexicalStore,
     MemoryStore,
+    ScoredNeighbours,
     VectorStore,
 )
-from orbiter.memory.model.query import Query, WordMatches
+from orbiter.memory.model.query import CosineQuery, Query, WordMatches
 from orbiter.memory.recall._candidate_pool import (
     Pool,
     are_many,
@@ -201,7 +202,7 @@ async def fill_pool(
     chosen = sorted(likely, key=lambda item_id: -likely[item_id])[:room]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    windows = await _around(store, [known[item_id] for item_id in chosen], names)
+    windows = await _around(store, [known[item_id] for item_id in chosen], names, nearby)
     items = [item for window in windows for item in window]
     all_clusters = clusters
     if clusters and any(item.id not in known for item in items):
@@ -245,6 +246,7 @@ class _Nearest:
         assert isinstance(store, VectorStore)  # noqa: S101 - it has made the vector
         self._store, self._vector = store, vector
         self.known: dict[str, float] = {}
+        self._without: set[str] = set()
         self.detail_dimension = 0 if store.embeddings is None else store.embeddings.detail_dimension
 
     async def ask(self, query: Query) -> list[MemoryItem]:
@@ -256,9 +258,22 @@ class _Nearest:
     async def similarities(self, item_ids: Sequence[str]) -> dict[str, float]:
         """Return the cosines of these items and of all that were found."""
         unknown = [item_id for item_id in item_ids if item_id not in self.known]
-        if not unknown:
+        if self._without.issuperset(unknown):
             return self.known
         return self.known | await self._store.similarities(self._vector, unknown)
+
+    async def around(
+        self, store: ConversationStore, item_ids: Sequence[str], others: Sequence[str]
+    ) -> list[list[MemoryItem]]:
+        """Return what was said around items; a store that can reads the cosines with it."""
+        if not isinstance(store, ScoredNeighbours):
+            return await store.around(item_ids, span=_SPAN)
+        asked = CosineQuery(self._vector, others, self.known)
+        stretches, cosines = await store.around_scored(item_ids, asked, span=_SPAN)
+        unknown = asked.unknown(item.id for items in stretches for item in items)
+        self._without.update(item_id for item_id in unknown if item_id not in cosines)
+        self.known |= cosines
+        return stretches
 
 
 async def _by_words(store: MemoryStore, text: str, asked: Query, *, now: datetime) -> WordMatches:
@@ -401,13 +416,19 @@ async def _of_span(
 
 
 async def _around(
-    store: MemoryStore, items: Sequence[MemoryItem], names: frozenset[str]
+    store: MemoryStore,
+    items: Sequence[MemoryItem],
+    names: frozenset[str],
+    nearby: _Nearest | None,
 ) -> Sequence[Sequence[MemoryItem]]:
     """Return each item with what was said around it; nothing was, around what is no talk."""
     if not isinstance(store, ConversationStore):
         return [[item] for item in items]
     ids = [item.id for item in items if is_talk(item, names)]
-    spoken = await store.around(ids, span=_SPAN) if ids else []
+    others = [item.id for item in items if not is_talk(item, names)]
+    plain = partial(store.around, ids, span=_SPAN)
+    read_them = plain if nearby is None else partial(nearby.around, store, ids, others)
+    spoken = await read_them() if ids else []
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
     talks = [
         [as_indexed(item) for item in window if is_talk(item, names) and is_indexed(item)]

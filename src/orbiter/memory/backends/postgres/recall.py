@@ -28,7 +28,7 @@ from orbiter.memory.backends.sql.recall import SQLRecall, check_vector
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.query import Query, check_instant
+from orbiter.memory.model.query import CosineQuery, Query, check_instant
 from orbiter.memory.tasks.read_from import may_read_replica, reading_from
 
 __all__ = [
@@ -347,13 +347,19 @@ class PostgresRecall(PostgresRunner, SQLRecall):
 
     # Conversations
 
-    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
-        if not item_ids:
+    async def _around(
+        self, item_ids: Sequence[str], span: int, scored: tuple[Model, CosineQuery] | None = None
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]] | None:
+        if not item_ids and (scored is None or not scored[1].others):
             self._opened()  # a closed store says so
-            return []
-        stretches = await self._read(lambda: around(self._dialect, item_ids, span))
+            return [], {}
+        near = None if scored is None else vectors.Cosines(self._kind, *scored)
+        both = await self._read(lambda: around(self._dialect, item_ids, span, near))
+        if both is None:
+            return None
+        stretches, cosines = both
         items = iter(await decode_all([row[: len(READ)] for rows in stretches for row in rows]))
-        return [[next(items) for _ in rows] for rows in stretches]
+        return [[next(items) for _ in rows] for rows in stretches], cosines
 
 
 def _let_go(_: object, __: object) -> None:
@@ -364,8 +370,41 @@ def _walk(model: Model) -> Steps[Rows]:
     return (yield Statement(models.WALK, [model.key, WALK]))
 
 
-def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
-    """Return each item's row with *span* before and after it, overlaps made one, in order."""
+def around(
+    dialect: PostgresDialect,
+    item_ids: Sequence[str],
+    span: int,
+    near: vectors.Cosines | None = None,
+) -> Steps[tuple[list[Rows], dict[str, float]] | None]:
+    """Return each item's row with *span* before and after it, overlaps made one, in order.
+
+    The cosines that *near* asks for come with them; `None` if its model is not there.
+    """
+    args: list[object] = [list(item_ids), span]
+    sql = f"SELECT * FROM ({_stretches(dialect)}) AS around ORDER BY n"
+    if near is not None:
+        sql = (
+            f"WITH around AS MATERIALIZED ({_stretches(dialect)}), near AS"
+            f" ({near.statement(dialect, 'SELECT user_key, id FROM around', args)})"
+            " SELECT around.*, near.id, near.value"
+            " FROM around FULL JOIN near ON near.id = around.id ORDER BY n"
+        )
+    rows = yield Statement(sql, args)
+    stretches: dict[int, list[Sequence[object]]] = {}
+    for row in rows:
+        if row[0] is not None:
+            stretches.setdefault(row[0], []).append(tuple(row)[2 : len(READ) + 3])
+    cosines: dict[str, float] = {}
+    if near is not None:
+        cosines = near.read((row[-2], row[-1]) for row in rows if row[-2] is not None)
+        ids = near.query.unknown(str(row[0]) for some in stretches.values() for row in some)
+        if ids and not cosines and not (yield from vectors.has_model(near.model)):
+            return None
+    return merge(list(stretches.values())), cosines
+
+
+def _stretches(dialect: PostgresDialect) -> str:
+    """Return what reads the rows of stretches: which item's each is, whose, and its columns."""
     columns = f"{dialect.columns}, {dialect.place}"
     sides = [f"SELECT {columns} FROM memory_items AS m WHERE {dialect.beside('h', 'm')}"]
     for sign, way in (("<", "DESC"), (">", "ASC")):
@@ -377,19 +416,14 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
             f" ORDER BY {_order(way, is_talk)} LIMIT $2)"
             for condition, is_talk in _ways(dialect)
         ]
-    rows = yield Statement(
-        f"SELECT h.n, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
+    return (
+        f"SELECT h.n, h.user_key, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
         " metadata->>'user_id' AS user_id, metadata->>'session_id' AS session_id, created_at, seq"
         f" FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, n)"
         f" JOIN {dialect.everything} USING (id)"
         f" WHERE deleted = 0 AND {dialect.not_expired()}) AS h,"
-        f" LATERAL ({' UNION ALL '.join(sides)}) AS around ORDER BY h.n",
-        [list(item_ids), span],
+        f" LATERAL ({' UNION ALL '.join(sides)}) AS around"
     )
-    stretches: dict[int, list[Sequence[object]]] = {}
-    for row in rows:
-        stretches.setdefault(row[0], []).append(tuple(row)[1 : len(READ) + 2])
-    return merge(list(stretches.values()))
 
 
 def _beyond(sign: str, is_talk: bool) -> str:  # noqa: FBT001

@@ -6,7 +6,7 @@ they are kept, in float32.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from orbiter.memory.backends.postgres.term_index import is_pending
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Model
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
+from orbiter.memory.backends.sql.recall import check_vector
 from orbiter.memory.backends.sql.rows import READ
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import CosineQuery, Query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "CHUNK",
     "FEW",
     "SPARE",
+    "Cosines",
     "Nearest",
     "ScopeSizes",
     "has_model",
@@ -318,6 +320,49 @@ def similarities(
             cosine = near if kind.is_vector else _product(near, towards)
             found[item_id] = max(cosine, found.get(item_id, cosine))
     return found if is_sure or (yield from has_model(model)) else None
+
+
+class Cosines:
+    """The cosines of items that a statement finds, in that same statement."""
+
+    def __init__(self, kind: Kind, model: Model, query: CosineQuery) -> None:
+        self._kind, self.model, self.query = kind, model, query
+        self._towards = check_vector(query.vector, model.dimension)
+
+    def statement(self, dialect: PostgresDialect, items: str, args: list[Any]) -> str:
+        """Return what selects the id and the value of each item that *items* selects, or others.
+
+        What is bound is added to *args*. Each item is looked up by its key, fenced off by OFFSET:
+        no plan reads the whole table.
+        """
+        args += [list(self.query.others), list(self.query.known)]
+        others, known = len(args) - 1, len(args)
+        value = "array_agg(v.embedding)"
+        if self._kind.is_vector:
+            args.append(written(self._towards, self._kind))
+            cosine = f"1 - ({self._kind.vector(self.model.dimension)} <=> "
+            value = f"max({cosine}(SELECT ${len(args)}::text::vector)))"
+        return (
+            f"SELECT w.id, {value} AS value FROM (SELECT user_key, id FROM ({items} UNION"
+            f" SELECT {dialect.owner} AS user_key, id FROM {dialect.everything}"
+            f" WHERE id = ANY(${others}::text[]) AND deleted = 0 AND {dialect.not_expired()})"
+            f" AS w WHERE NOT EXISTS (SELECT 1 FROM unnest(${known}::text[]) AS k (id)"
+            " WHERE k.id = w.id) AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
+            " WHERE p.user_key = w.user_key AND p.id = w.id) OFFSET 0) AS w,"
+            " LATERAL (SELECT embedding FROM memory_vectors AS v WHERE v.user_key = w.user_key"
+            f" AND v.id = w.id AND v.model = {self.model.key} OFFSET 0) AS v"
+            f" WHERE EXISTS (SELECT 1 FROM memory_models WHERE number = {self.model.key})"
+            " GROUP BY w.id"
+        )
+
+    def read(self, rows: Iterable[tuple[str, Any]]) -> dict[str, float]:
+        """Return the cosine of each item from what was selected."""
+        if self._kind.is_vector:
+            return dict(rows)
+        return {
+            item_id: max(_product(vector, self._towards) for vector in vectors)
+            for item_id, vectors in rows
+        }
 
 
 def has_model(model: Model) -> Steps[bool]:

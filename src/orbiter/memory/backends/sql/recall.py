@@ -23,7 +23,13 @@ from orbiter.memory.backends.sql.rows import READ, decode, decode_all, usual_met
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.query import SCOPE_FIELDS, Query, WordMatches, check_size
+from orbiter.memory.model.query import (
+    SCOPE_FIELDS,
+    CosineQuery,
+    Query,
+    WordMatches,
+    check_size,
+)
 from orbiter.memory.tasks.offload import has_loop
 
 if TYPE_CHECKING:
@@ -115,8 +121,14 @@ class SQLRecall(SQLDatabase):
         """Return items and cosines, nearest first; `None` if the model is no longer there."""
 
     @abstractmethod
-    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
-        """Return each item with *span* before and after it, overlaps made one, in order."""
+    async def _around(
+        self, item_ids: Sequence[str], span: int, scored: tuple[Model, CosineQuery] | None = None
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]] | None:
+        """Return each item with *span* before and after it, overlaps made one, in order.
+
+        With *scored*, the cosines come with them that this asks for; `None` if the model is no
+        longer there.
+        """
 
     @abstractmethod
     async def _similarities(
@@ -288,7 +300,29 @@ class SQLRecall(SQLDatabase):
         in the order of the items asked for; one that is deleted or not there has none.
         """
         check_size("span", span)
-        return await self._around(check_several_ids(item_ids), span)
+        stretches, _ = await self._neighbours(check_several_ids(item_ids), span)
+        return stretches
+
+    async def around_scored(
+        self, item_ids: Sequence[str], query: CosineQuery, *, span: int
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]]:
+        """Return stretches as `around` does, and the cosines that *query* asks for, in one read."""
+        check_size("span", span)
+        check_several_ids(query.others)
+        return await self._neighbours(check_several_ids(item_ids), span, query)
+
+    async def _neighbours(
+        self, item_ids: Sequence[str], span: int, query: CosineQuery | None = None
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]]:
+        def ask(model: Model) -> Awaitable[Any]:
+            assert query is not None  # noqa: S101 - else nothing asks
+            check_vector(query.vector, model.dimension)
+            return self._around(item_ids, span, (model, query))
+
+        if query is None or self._embeddings is None or self._model is None:
+            return await self._around(item_ids, span) or ([], {})
+        both: tuple[list[list[MemoryItem]], dict[str, float]] = await self._with_model(ask)
+        return both
 
     async def deciding_facts(
         self, key: str, *, metadata: MemoryMetadata, as_of: datetime, known_at: datetime

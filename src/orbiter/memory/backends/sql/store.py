@@ -333,11 +333,10 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         await self._log_items("nearest", [item for item, _ in found], asked.metadata)
         return found
 
-    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
-        """Return stretches of conversation: see `SQLRecall`."""
-        stretches = await super().around(item_ids, span=span)
+    async def _neighbours(self, *args: Any) -> tuple[list[list[MemoryItem]], dict[str, float]]:
+        stretches, cosines = await super()._neighbours(*args)
         await self._log_items("around", [item for items in stretches for item in items])
-        return stretches
+        return stretches, cosines
 
     async def deciding_facts(self, key: str, **when: Any) -> list[MemoryItem]:
         """Return the assertions that decide what holds of a fact's key: see `SQLRecall`."""

@@ -46,7 +46,7 @@ from orbiter.memory.errors import (
 from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.query import Query, check_instant, check_size
+from orbiter.memory.model.query import CosineQuery, Query, check_instant, check_size
 from orbiter.memory.model.validation import check_positive
 from orbiter.memory.tasks.offload import has_loop
 from orbiter.memory.tasks.progress import advance
@@ -435,14 +435,21 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
         return await self._file.read(ask)
 
-    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+    async def _around(
+        self, item_ids: Sequence[str], span: int, scored: tuple[Model, CosineQuery] | None = None
+    ) -> tuple[list[list[MemoryItem]], dict[str, float]] | None:
         make = self._decode
 
-        def ask(connection: sqlite3.Connection) -> list[list[MemoryItem]]:
+        def ask(connection: sqlite3.Connection) -> tuple[Any, dict[str, float] | None]:
             stretches = run_as_one(connection, around(_DIALECT, item_ids, span))
-            return [[make(row[: len(READ)]) for row in rows] for rows in stretches]
+            near: dict[str, float] | None = {}
+            if scored is not None:
+                ids = scored[1].unknown(row[0] for rows in stretches for row in rows)
+                near = similarities(connection, scored[0], scored[1].vector, ids)
+            return [[make(row[: len(READ)]) for row in rows] for rows in stretches], near
 
-        return await self._file.read(ask)
+        items, cosines = await self._file.read(ask)
+        return None if cosines is None else (items, cosines)
 
     async def _similarities(
         self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
