@@ -110,9 +110,9 @@ print(json.dumps(sorted(sys.modules)))
     )
 
     loaded = set(json.loads(done.stdout))
-    assert not loaded & {"importlib.metadata", "urllib.request", "email"}
+    assert not loaded & {"importlib.metadata", "urllib.request", "email", "difflib"}
     reports = ("agent.results", "model.key_value", "model.reports", "model.value_counts")
-    seldom = (*reports, "backends.sqlite.backup")
+    seldom = (*reports, "backends.sqlite.backup", "messages.codec", "recall._in_memory_index")
     assert not loaded & {f"orbiter.memory.{name}" for name in seldom}
 
 

@@ -7,7 +7,6 @@ nearest one there is.
 import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Sequence, Sized
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -73,11 +72,17 @@ _HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
 """Where handles are, and their blocking forms: whoever calls them stands above these."""
 
 
+def _most_alike(name: str, names: Sequence[str]) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors alone
+
+    # With less in common, `size` would be taken for `since`, and `text` for `extra`.
+    return next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
+
+
 def nearest(name: str, names: Sequence[str]) -> str | None:
     """Return which of *names* somebody who wrote *name* most likely meant, if any."""
     meant = (each for each in names if name in _MEANINGS.get(each, "").split())
-    # With less in common, `size` would be taken for `since`, and `text` for `extra`.
-    return next(meant, None) or next(iter(get_close_matches(name, names, n=1, cutoff=0.7)), None)
+    return next(meant, None) or _most_alike(name, names)
 
 
 def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
@@ -113,7 +118,7 @@ def unknown_attribute(handle: object, name: str) -> AttributeError:
         meant = next(
             (each for each in _CALLS if each in own and name in _CALLS[each].split()), None
         )
-        if meant := meant or next(iter(get_close_matches(name, own, n=1, cutoff=0.7)), None):
+        if meant := meant or _most_alike(name, own):
             text += f"; did you mean `{meant}`?"
     return AttributeError(text)  # without `name`, or Python would suggest another one behind it
 

@@ -6,14 +6,13 @@ much and what kind of error: never a text, an id or an address.
 """
 
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sized
+from collections.abc import Callable, Coroutine, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.messages.codec import FORMATS
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
@@ -33,10 +32,7 @@ _SYSTEMS = {
 }
 _COUNTS = ("k", "limit", "rounds", "budget", "memory_limit")
 _FLAGS = ("dry_run", "everything", "explain", "repair")
-_WORDS = {
-    "mode": ("hybrid", "words", "meaning", "recent"),
-    "format": FORMATS,
-}
+_MODES = ("hybrid", "words", "meaning", "recent")
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -169,10 +165,19 @@ def _argument_attributes(arguments: dict[str, object]) -> _Attributes:
     for name, value in arguments.items():
         is_count = name in _COUNTS and isinstance(value, int) and not isinstance(value, bool)
         is_flag = name in _FLAGS and isinstance(value, bool)
-        is_word = isinstance(value, str) and value in _WORDS.get(name, ())
+        is_word = isinstance(value, str) and value in _words_of(name)
         if (is_count or is_flag or is_word) and isinstance(value, str | int):
             told[f"{_NAME}.{name}"] = str(value) if is_word else value
     return told
+
+
+def _words_of(argument: str) -> Sequence[str]:
+    """Return the words that may be told of an argument."""
+    if argument != "format":
+        return _MODES if argument == "mode" else ()
+    from orbiter.memory.messages.codec import FORMATS  # noqa: PLC0415 - for OpenTelemetry alone
+
+    return FORMATS
 
 
 def _answered(value: object) -> _Attributes:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem
@@ -67,8 +67,7 @@ MISSING: Final = object()
 """What is read where there is no such key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a value is: a field of the item, or a key of `metadata.extra`."""
 
     name: str

@@ -9,16 +9,18 @@ give the same answer.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import old_names
+from orbiter.memory._lazy import lazy_names, old_names
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall._explanation import Explanation, Reason
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
-from orbiter.memory.recall._in_memory_index import InMemoryIndex
 from orbiter.memory.recall._modes import RecallMode, no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
 from orbiter.memory.text.ranking import for_prompt
+
+if TYPE_CHECKING:
+    from orbiter.memory.recall._in_memory_index import InMemoryIndex
 
 __all__ = [
     "BoundRecall",
@@ -36,8 +38,9 @@ __all__ = [
     "recall",
 ]
 
+_load_name, __dir__ = lazy_names(__name__, {"InMemoryIndex": "_in_memory_index"})
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__)
+    __getattr__ = old_names(__name__, _load_name)
 
 
 @dataclass(frozen=True)
