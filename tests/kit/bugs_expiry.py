@@ -19,9 +19,8 @@ SQL_EXPIRY_BUGS = {
     ),
     "what was forgotten comes back after its end": Bug(
         "has_no_past_and_cannot_be_restored",
-        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n'
-        '        where += f" AND {self._dialect.not_expired()}"\n',
-        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n',
+        'where += f" AND deleted = 1 AND {self._dialect.not_expired()}"',
+        'where += " AND deleted = 1"',
     ),
     "what is over has a past": Bug(
         "has_no_past_and_cannot_be_restored",

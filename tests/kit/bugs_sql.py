@@ -96,13 +96,13 @@ SQL_BUGS = {
     ),
     "deleting again succeeds again": Bug(
         "a_deleted_item_can_be_restored",
-        '        where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"\n',
-        "        where = self._dialect.by_id(args, item_id)\n",
+        'where += f" AND deleted = 0 AND {self._dialect.not_expired()}"',
+        'where += f" AND {self._dialect.not_expired()}"',
     ),
     "restoring restores what is there": Bug(
         "what_is_not_there_is_neither_deleted_nor_restored",
-        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n',
-        '        where = "deleted IN (0, 1)"\n',
+        'where += f" AND deleted = 1 AND {self._dialect.not_expired()}"',
+        'args, where = Args(self._dialect), "deleted IN (0, 1)"',
     ),
     "deleting leaves the version as it was": Bug(
         "history_tells_what_changed",
