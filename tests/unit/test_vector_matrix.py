@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from orbiter.memory.backends.vector.approximate import Candidates
 from orbiter.memory.backends.vector.matrix import VectorMatrix
 from orbiter.memory.backends.vector.normalize import directions
 from orbiter.memory.backends.vector.top_k import Rows, product, ranked
@@ -292,6 +293,16 @@ def test_readers_see_whole_vectors_while_another_thread_writes() -> None:
         reader.join()
 
     assert wrong == []
+
+
+def test_a_graph_loses_no_vector_while_it_is_built() -> None:
+    for seed in range(3):  # two threads lost some in about half of such graphs
+        vectors = directions(np.random.default_rng(seed).standard_normal((2000, 32)), 32)
+        graph = Candidates(32, np.arange(2000), vectors)
+
+        lost = [key for key in range(2000) if key not in graph.nearest(vectors[key], 1)]
+
+        assert lost == []
 
 
 @pytest.mark.slow
