@@ -300,13 +300,7 @@ class _Steps:
         """Return the rows at a path, and below it."""
         args = Args(self._dialect)
         where = [f"scope = {args.bind(self._scope)}", self._alive(args)]
-        if is_deep:
-            where += self._below(args, place)
-        else:
-            where.append(f"path = {args.bind(place)}")
-        if after is not None:
-            sign = "<" if reverse else ">"
-            where.append(f"(path, key) {sign} ({args.bind(after[0])}, {args.bind(after[1])})")
+        where += self._span(args, place, after, is_deep=is_deep, reverse=reverse)
         if contains:  # by `replace`, which both databases have, and which knows no wildcards
             text = args.bind(contains)
             where.append(f"(replace(key, {text}, '') <> key OR replace(path, {text}, '') <> path)")
@@ -376,6 +370,28 @@ class _Steps:
         args = Args(self._dialect)
         where = " AND ".join([f"scope = {args.bind(self._scope)}", *self._below(args, place)])
         return (yield from self._dialect.changes(f"DELETE FROM memory_entries WHERE {where}", args))
+
+    def _span(
+        self, args: Args, place: str, after: Name | None, *, is_deep: bool, reverse: bool
+    ) -> list[str]:
+        """Return the conditions of a page at a path, or also below it, behind *after*.
+
+        One bound on each side: of two, SQLite may begin at the wider one, and read all up to here.
+        """
+        sign = "<" if reverse else ">"
+        if not is_deep and after is not None and after[0] == place:
+            return [f"path = {args.bind(place)}", f"key {sign} {args.bind(after[1])}"]
+        if not is_deep or after is None:
+            span = self._below(args, place) if is_deep else [f"path = {args.bind(place)}"]
+        elif not place:
+            span = []
+        else:
+            begin, end = path_span(place)
+            span = [f"path >= {args.bind(begin)}"] if reverse or after[0] < begin else []
+            span += [f"path < {args.bind(end)}"] if not reverse or after[0] >= end else []
+        if after is not None:
+            span.append(f"(path, key) {sign} ({args.bind(after[0])}, {args.bind(after[1])})")
+        return span
 
     def _below(self, args: Args, place: str) -> list[str]:
         if not place:
