@@ -48,17 +48,17 @@ class House:
     def __init__(self, source: Path) -> None:
         self._source = source
         self.paths = {self._module(path): path for path in sorted(source.rglob("*.py"))}
-        trees = {name: ast.parse(path.read_text()) for name, path in self.paths.items()}
-        self.statements: Graph = {
-            name: self._known(name, _imported(tree)) for name, tree in trees.items()
-        }
-        self.strings: Graph = {
-            name: self._known(name, _named(tree, name)) for name, tree in trees.items()
-        }
+        texts = {name: path.read_text() for name, path in self.paths.items()}
+        self.statements: dict[str, set[str]] = {}
+        self.strings: dict[str, set[str]] = {}
+        for name, text in texts.items():
+            nodes = list(ast.walk(ast.parse(text)))  # once: to walk takes longer than to parse
+            self.statements[name] = self._known(name, _imported(nodes))
+            self.strings[name] = self._known(name, _named(nodes, name))
         self.imports: Graph = {
             name: self.statements[name] | self.strings[name] for name in self.paths
         }
-        self.lines = {name: len(path.read_text().splitlines()) for name, path in self.paths.items()}
+        self.lines = {name: len(text.splitlines()) for name, text in texts.items()}
 
     def _module(self, path: Path) -> str:
         parts = path.relative_to(self._source).with_suffix("").parts
@@ -139,24 +139,24 @@ class House:
         return []
 
 
-def _imported(tree: ast.Module) -> Iterable[Sequence[str]]:
+def _imported(nodes: Iterable[ast.AST]) -> Iterable[Sequence[str]]:
     """Return what the statements of a module import; of a name, also the module that has it."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ([alias.name] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
 
 
-def _named(tree: ast.Module, module: str) -> Iterable[Sequence[str]]:
+def _named(nodes: Sequence[ast.AST], module: str) -> Iterable[Sequence[str]]:
     """Return the names of modules that stand in the strings of *module*.
 
     They may end in `:` and what is taken from there. Where *module* puts names together to import
     them, a string is also the end of a name.
     """
-    starts = set(_starts(tree, module))
-    started = _programs(tree)
-    for node in ast.walk(tree):
+    starts = set(_starts(nodes, module))
+    started = _programs(nodes)
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in started:
             name = node.value.partition(":")[0]
             if name.startswith(f"{PACKAGE}."):
@@ -164,9 +164,9 @@ def _named(tree: ast.Module, module: str) -> Iterable[Sequence[str]]:
             yield from ([start + name] for start in starts)
 
 
-def _programs(tree: ast.Module) -> list[ast.expr]:
+def _programs(nodes: Iterable[ast.AST]) -> list[ast.expr]:
     """Return what stands after `-m` in the arguments of a process: it is imported there."""
-    lines = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List | ast.Tuple)]
+    lines = [node.elts for node in nodes if isinstance(node, ast.List | ast.Tuple)]
     pairs = (pair for line in lines for pair in pairwise(line))
     return [
         named
@@ -175,16 +175,16 @@ def _programs(tree: ast.Module) -> list[ast.expr]:
     ]
 
 
-def _starts(tree: ast.Module, module: str) -> Iterable[str]:
+def _starts(nodes: Iterable[ast.AST], module: str) -> Iterable[str]:
     """Return how the names begin that *module* puts together to import modules.
 
     That is the text before the name in `import_module(f"{__name__}.{name}")`, and the package of
     `lazy_names`.
     """
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        function = ast.unparse(node.func)
+        function = node.func.id if isinstance(node.func, ast.Name) else ""
         if function == "lazy_names":
             yield f"{module}."
         elif function == "import_module" and isinstance(node.args[0], ast.JoinedStr):
