@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_pipe, in_terminal
+from typer import completion
 
 from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.cli import _completion
 
 
 def _store(cli: Cli, **ids: str) -> None:
@@ -240,18 +242,27 @@ def test_a_folder_that_cannot_be_written_spoils_no_list(two: Cli, env: dict[str,
 
 
 def _completed(cli: Cli, line: str, **more: str) -> list[str]:
-    env = {
+    """Return what a shell is offered, in this process, which is set up as `run` does it."""
+    completion.completion_init()  # type: ignore[attr-defined]  # it is there since 0.4
+    ended = cli(env=_asked(line, **more))
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+def _asked(line: str, **more: str) -> dict[str, str]:
+    """Return the variables by which a shell asks what may stand at the end of *line*."""
+    return {
         "_ORBITER_MEMORY_COMPLETE": "complete_bash",
         "COMP_WORDS": f"orbiter-memory {line}",
         "COMP_CWORD": str(len(line.split(" "))),
         **more,
     }
-    ended = in_pipe([], environment(cli.url, env))
-    assert ended.stderr == ""
-    return ended.stdout.split()
 
 
 def test_a_shell_completes_ids_of_the_scope_only(two: Cli) -> None:
+    for line, offered in (("show 01a1dfc25f547000", ONE), ("list --user al", "alice")):
+        program = in_pipe([], environment(two.url, _asked(line)))
+        assert (program.stdout.split(), program.stderr) == ([offered], "")
     assert _completed(two, "show 01a1dfc25f547000") == [ONE]
     assert _completed(two, "show ") == [TWO, ONE]
     assert _completed(two, "show --user bob ") == []
@@ -307,7 +318,11 @@ def test_a_shell_completes_open_keys(cli: Cli) -> None:
     assert _completed(cli, "keys revoke zz") == []
 
 
-def test_completion_is_silent_without_a_store_and_makes_none(cli: Cli) -> None:
+def test_completion_is_silent_without_a_store_and_makes_none(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_completion, "_WITHIN", 0.5)
+
     assert _completed(cli, "show ") == []
     assert _completed(cli, "list --user ", ORBITER_MEMORY_URL="postgresql://127.0.0.1:1/x") == []
     assert not Path(cli.url).exists()
