@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orbiter.memory import AgentMemory, LocalEmbeddings, SQLiteMemoryStore
+from orbiter.memory import (
+    AgentMemory,
+    LocalEmbeddings,
+    PostgresMemoryStore,
+    RedisMemoryStore,
+    SQLiteMemoryStore,
+)
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
@@ -29,7 +35,7 @@ class Troubles:
         self.alice = memory.scope("alice")
         self.folder = folder
 
-    async def _recall_at(self, url: str | Path, **how: object) -> None:
+    async def _recall_at(self, url: str | Path | None = None, **how: object) -> None:
         async with AgentMemory(url, **how) as memory:  # type: ignore[arg-type]  # as a user might
             await memory.scope("alice").recall("Oslo")
 
@@ -44,10 +50,11 @@ class Troubles:
         await self._recall_at(self.folder / "letter.db")
 
     async def could_not_be_reached_postgres(self) -> None:
-        await self._recall_at(f"postgresql://{NOBODY}/memories?connect_timeout=1")
+        url = f"postgresql://{NOBODY}/memories"
+        await self._recall_at(store=PostgresMemoryStore(url, retry_for=0.5))  # else ten seconds
 
     async def cannot_be_reached_redis(self) -> None:
-        await self._recall_at(f"redis://{NOBODY}/0")
+        await self._recall_at(store=RedisMemoryStore(f"redis://{NOBODY}/0", deadline=0.5))
 
     async def the_vectors_were_made_by_another_model(self) -> None:
         async with AgentMemory(self.folder / "v.db", embeddings=HashEmbeddings()) as memory:
