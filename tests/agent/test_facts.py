@@ -384,3 +384,23 @@ async def test_senseless_calls_are_refused(here: ScopedMemory) -> None:
     with pytest.raises(QueryError, match="confidence"):
         await facts.propose("a", 1, source=said, confidence=2)
     assert await facts.keys() == []
+
+
+async def test_a_page_says_which_facts_hold_no_more(alice: ScopedMemory, bob: ScopedMemory) -> None:
+    oslo = await alice.facts.put("city", "Oslo")
+    await alice.facts.put("city", "Bergen")
+    cat = await alice.facts.put("pet", "cat")
+    await alice.facts.end("pet")
+    wrong = await alice.facts.put("car", "none")
+    await alice.facts.retract(wrong.id)
+    await bob.facts.put("city", "Rome")
+
+    page = await alice.list()
+
+    assert page.ended.keys() == {oslo.id, cat.id, wrong.id}
+    assert page.ended[oslo.id] == 'replaced by "city: Bergen"'
+    assert page.ended[cat.id].startswith("ended ")
+    assert page.ended[wrong.id] == "retracted"
+    assert (await bob.list()).ended == {}
+    shown = page._repr_html_()
+    assert "city: Oslo (replaced by &quot;city: Bergen&quot;)" in shown

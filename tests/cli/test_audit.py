@@ -111,3 +111,25 @@ def test_what_was_changed_behind_the_logs_back_is_told(cli: Cli) -> None:
     assert found.stdout.startswith("✗ ")
     problems = [each["what"] for each in json.loads(noted.stdout)["problems"]]
     assert any("given as `--head`" in each for each in problems)
+
+
+def test_the_log_can_be_asked_for_what_somebody_did(cli: Cli) -> None:
+    cli.remember("tea")
+    cli.ok("audit", "begin")
+    cli.ok("remember", "coffee", "--by", "joe")
+    cli.ok("remember", "water", "--by", "ann")
+
+    joes = cli.json("audit", "--by", "joe")
+    nobodys = cli("audit", "--by", "~nobody")  # not a name to sign with, but one to look for
+
+    assert [(each["action"], each["by"]) for each in joes] == [("added", "joe")]
+    assert (nobodys.exit_code, nobodys.stdout) == (0, "")
+
+
+def test_commands_that_only_read_take_no_actor(cli: Cli) -> None:
+    cli.remember("tea")
+
+    for args in (["stats"], ["count", "tags"], ["tail"], ["context", "main", "tea"], ["kv"]):
+        refused = cli(*args, "--by", "joe")
+        assert refused.exit_code == 2, args
+        assert "`audit --by NAME`" in refused.stderr, args

@@ -206,3 +206,23 @@ def test_an_end_is_to_come_and_recall_goes_by_trust(cli: Cli) -> None:
     assert [hit["item"]["content"] for hit in found] == ["tea is brown"]
     assert len(cli.json("recall", "tea", "--min-trust", "web")["hits"]) == 2
     assert cli("recall", "tea", "--min-trust", "nobody").exit_code == 2
+
+
+def test_a_list_marks_facts_that_hold_no_more(cli: Cli) -> None:
+    cli.ok("facts", "put", "city", "Oslo")
+    cli.ok("facts", "put", "city", "Bergen")
+    cli.ok("facts", "put", "pet", "cat")
+    cli.ok("facts", "end", "pet")
+    cli.ok("facts", "put", "city", "Rome", "--user", "bob")
+
+    rows = [line.split("\t")[2:] for line in cli.ok("list").splitlines()]
+    listed = cli.json("list")
+
+    marks = {text: kind for kind, text in rows}
+    assert marks["city: Oslo"] == 'fact replaced by "city: Bergen"'
+    assert marks["pet: cat"].startswith("fact ended ")
+    assert (marks["city: Bergen"], marks["pet: ended"]) == ("fact", "fact")
+    ids = {item["content"]: item["id"] for item in listed["items"]}
+    assert listed["ended"].keys() == {ids["city: Oslo"], ids["pet: cat"]}
+    assert cli.json("list", "--user", "bob")["ended"] == {}
+    assert 'replaced by "city: Bergen"' in cli.ok("list", "--all")

@@ -170,7 +170,20 @@ def test_a_first_import_that_brings_nothing_makes_no_store(cli: Cli, tmp_path: P
     assert cli("import", good, broken, "--format", "openai").stdout.count("4 new") == 1
 
 
-def test_stdin_takes_an_export_only_and_says_so(cli: Cli, tmp_path: Path) -> None:
+def test_stdin_is_recognised_as_a_table_as_a_file_is(cli: Cli) -> None:
+    table = "note,topic\nBackups run at 3 am,ops\n"
+    rows = '[{"text": "Ann likes tea", "topic": "drinks"}]'
+
+    told = [cli.ok("import", "-", stdin=stdin) for stdin in (table, rows)]
+
+    assert [line.partition(":")[0] for line in told] == ["1 memory (csv)", "1 memory (json)"]
+    assert {item["content"] for item in cli.json("list")["items"]} == {
+        "Backups run at 3 am",
+        "Ann likes tea",
+    }
+
+
+def test_stdin_takes_an_export_or_a_table_only_and_says_so(cli: Cli, tmp_path: Path) -> None:
     for stdin in ('{"results": []}', ""):
         result = cli("import", "-", stdin=stdin)
         assert result.exit_code == 2

@@ -271,6 +271,20 @@ def test_a_shell_completes_ids_of_the_scope_only(two: Cli) -> None:
     assert _completed(two, "restore ") == [ONE]
 
 
+def test_a_shell_completes_tags_fields_and_ids_without_their_mark(two: Cli) -> None:
+    two.remember("Backups run at 3 am", "--tag", "ops", "--extra", '{"topic": "backup"}')
+    two.remember("another's", "--user", "bob", "--tag", "orders")
+    two.ok("import", "-", stdin="note,when\nimported,2024-01-01\n")
+    [imported] = [each["id"] for each in two.json("list")["items"] if each["id"][0] == "~"]
+
+    assert _completed(two, "list --tag o") == ["ops"]
+    assert _completed(two, "remember x --tag ") == ["ops"]
+    assert _completed(two, "count to") == ["topic"]
+    assert _completed(two, "count user") == ["user_id"]
+    assert _completed(two, f"show {imported[1:8]}") == [imported[1:]]
+    assert two.json("show", imported[1:])["id"] == imported
+
+
 def test_a_shell_completes_users_agents_and_chats(two: Cli) -> None:
     two.remember("shared", "--user", "bob", "--agent", "planner")
 

@@ -299,3 +299,14 @@ def test_recall_says_what_a_memory_is_replaced_by(cli: Cli) -> None:
     cli.remember("I moved to Paris, I no longer live in Oslo")
 
     assert "replaced by" in cli.ok("recall", "Where do I live now?", "--explain")
+
+
+def test_a_filter_may_be_a_field_and_its_value(cli: Cli) -> None:
+    cli.remember("Backups run at 3 am", "--extra", '{"topic": "backup", "size": 5, "room": "7"}')
+    cli.remember("Ann likes tea", "--extra", '{"topic": "drinks"}')
+
+    for text in ("topic=backup", "size=5", "room=7", 'topic="backup"', "topic = backup"):
+        found = cli.json("list", "--where", text)["items"]
+        assert [item["content"] for item in found] == ["Backups run at 3 am"], text
+    assert cli.json("list", "--where", "topic=other")["items"] == []
+    assert cli("list", "--where", "size=[5]").exit_code == 2

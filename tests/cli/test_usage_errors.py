@@ -82,7 +82,7 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
         (["show", item_id, "--by", "ann"], 2, "leave it out"),
         (["recall", "x", "--by", "ann"], 2, "leave it out"),
         (["history", item_id, "--by", "ann"], 2, "leave it out"),
-        (["audit", "--by", "nobody"], 2, "leave it out"),
+        (["stats", "--by", "nobody"], 2, "leave it out"),
         (["sweep", "--older", "90d"], 2, "`orbiter-memory forget --all --until 90d --permanently"),
     ):
         result = cli(*args)

@@ -24,10 +24,11 @@ from tests.stores._audit_places import (
 from tests.stores.test_postgres_security import role_dsn
 
 from orbiter.memory import AgentMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
+from orbiter.memory.agent import Delete, Put
 from orbiter.memory.agent._audit import read_as_one
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.backends.registry import open_store
-from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
+from orbiter.memory.errors import AccessError, QueryError, UnsupportedError, VersionConflict
 from orbiter.memory.model.audit import acting_as
 from orbiter.memory.transfer import export_file
 
@@ -438,3 +439,41 @@ async def test_a_restore_names_whom_the_backup_has_and_an_erasure_since_took(
     assert times == sorted(times)
     assert begin < times[0]
     assert times[-1] < datetime.now(UTC)
+
+
+# Key-value entries
+
+
+async def test_changes_of_entries_are_logged_without_what_they_say(
+    place: Place, store: Store
+) -> None:
+    entries = store.key_value
+    with acting_as("nightly"):
+        await entries.write(
+            [Put(("secret",), "a", b"word"), Put(("secret",), "b", b"word")], scope=ANN
+        )
+        await entries.write([Delete(("secret",), "a"), Delete(("secret",), "none")], scope=ANN)
+        await entries.append(("log",), [b"1", b"2", b"3"], scope=ANN)
+        await entries.pop(("log",), scope=ANN)
+        await entries.clear(("log",), scope=ANN)
+        await entries.clear(("log",), scope=ANN)  # of which nothing is left
+
+    assert [(each.action, each.call, each.count) for each in await log(store)] == [
+        ("stored", "kv.write", 2),
+        ("removed", "kv.write", 1),
+        ("stored", "kv.append", 3),
+        ("removed", "kv.pop", 1),
+        ("removed", "kv.clear", 2),
+    ]
+    assert await log(store, metadata=ANN) == await log(store)
+    assert await log(store, by="nightly") == await log(store)
+    assert await log(store, by="ann") == []
+    assert "secret" not in str(await place.rows("SELECT * FROM memory_audit"))
+    assert await store.verify_audit()
+
+
+async def test_a_change_of_entries_that_fails_is_not_logged(store: Store) -> None:
+    with pytest.raises(VersionConflict):
+        await store.key_value.write([Put(("a",), "k", b"1", None, 7)], scope=ANN)
+
+    assert await log(store) == []

@@ -87,10 +87,11 @@ async def _facts(alice: ScopedMemory) -> None:
     await facts.discard(turned_down.id)
 
 
-GONE = ("Initech", "Hooli", "Ghosttown", "Unicorn", "Stamped", "Quidditch", "Proposed", "Discarded")
+AT_OTHER_TIMES = ("Initech", "Hooli", "Ghosttown", "Stamped")
+GONE = ("Unicorn", "Quidditch", "Proposed", "Discarded")
 
 
-async def test_of_facts_only_those_go_out_that_hold_now(
+async def test_tables_and_notes_have_facts_of_every_time_and_a_graph_those_of_now(
     alice: ScopedMemory, tmp_path: Path
 ) -> None:
     await _facts(alice)
@@ -100,6 +101,9 @@ async def test_of_facts_only_those_go_out_that_hold_now(
     for format in ("csv", "mcp", "markdown"):
         assert "Acme" in said[format], format
         assert [word for word in GONE if word in said[format]] == [], format
+    for format in ("csv", "markdown"):
+        assert [word for word in AT_OTHER_TIMES if word not in said[format]] == [], format
+    assert [word for word in AT_OTHER_TIMES if word in said["mcp"]] == []
     assert "(1 Mar 2024 to " in said["mcp"]
     assert "(1 Mar 2024 to " in said["markdown"]
 
@@ -112,9 +116,14 @@ async def test_a_row_of_a_table_tells_what_the_fact_says_and_when(
         alice, FactMemory(key="always", value=[1], metadata=MemoryMetadata(user_id="alice"))
     )
 
-    rows = {row["key"]: row for row in await _rows(alice, tmp_path / "out.csv")}
+    table = await _rows(alice, tmp_path / "out.csv")
+    rows = {row["key"]: row for row in table if "Initech" not in row["content"]}
+    [before] = [row for row in table if "Initech" in row["content"]]
+    rows["employer"] = next(row for row in table if "Acme" in row["content"])
 
-    assert rows.keys() == {"employer", "always", ""}
+    assert rows.keys() == {"employer", "always", "", "city", "visa"}
+    assert (before["key"], before["valid_to"]) == ("employer", rows["employer"]["valid_from"])
+    assert rows["city"]["valid_to"] != ""
     assert json.loads(rows["employer"]["value"]) == {"name": "Acme"}
     assert rows["employer"]["valid_from"] == "2024-03-01T00:00:00+00:00"
     assert rows["employer"]["valid_to"] == (NOW + YEAR).isoformat()  # another follows then

@@ -64,6 +64,7 @@ class AuditLog(Handle):
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         action: str | None = None,
+        by: str | None = None,
         item_id: ItemRef | None = None,
         since: Time | None = None,
         before: int | None = None,
@@ -73,9 +74,10 @@ class AuditLog(Handle):
         """Return at most *limit* entries that match all that is given, newest first.
 
         A user's entries are found by the digest of the name, which the log has in its place. So
-        the entries of an erased user are still there for whoever knows the name. *item_id* finds
-        what was done to an item, except reads. *before* is the number of the last entry of a
-        page, to get the page of older ones. `UnsupportedError` if there is no log.
+        the entries of an erased user are still there for whoever knows the name. *by* is who
+        did it. *item_id* finds what was done to an item, except reads. *before* is the number of
+        the last entry of a page, to get the page of older ones. `UnsupportedError` if there is no
+        log.
         """
         given = (user_id, session_id, task_id, agent_id)
         ids = {
@@ -86,6 +88,7 @@ class AuditLog(Handle):
         entries = await store.audit_entries(
             metadata=MemoryMetadata(**ids),
             action=action,
+            by=None if by is None else require_text("by", by),
             item_id=None if item_id is None else as_id(item_id),
             since=read_time("since", since),
             before=before,

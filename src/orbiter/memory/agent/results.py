@@ -1,7 +1,7 @@
 """Results of the calls of `AgentMemory`: pages, what was forgotten, counts, an event."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,9 +69,20 @@ class ItemList(TableList[MemoryItem]):
     def _title(self) -> str:
         return _counted(len(self), "memory", "memories")
 
+    def _state(self, item: MemoryItem) -> str:
+        """Return what a reader must know beside the text of *item*; nothing of most."""
+        del item
+        return ""
+
     def _repr_html_(self) -> str:
         rows = [
-            (item.content, item.memory_type, _labels(item), item.created_at, item.id)
+            (
+                f"{item.content} ({state})" if (state := self._state(item)) else item.content,
+                item.memory_type,
+                _labels(item),
+                item.created_at,
+                item.id,
+            )
             for item in self
         ]
         users = [item.metadata.user_id for item in self]
@@ -82,13 +93,24 @@ class ItemList(TableList[MemoryItem]):
 class Page(ItemList):
     """Some items, newest first, and where the next page begins."""
 
-    def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
+    def __init__(
+        self,
+        items: list[MemoryItem],
+        *,
+        next: str | None,
+        ended: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(items)
+        self.ended = dict(ended or {})
+        """What became of facts that hold no more, by id: `replaced by …`, `ended …`."""
         self.next = next
         """Pass it as `cursor=` to get the page of older items; `None` if this is the last.
 
         A slice has the same: it goes on behind the page, not behind the slice.
         """
+
+    def _state(self, item: MemoryItem) -> str:
+        return self.ended.get(item.id, "")
 
     def _title(self) -> str:
         return super()._title() + (", and more: see `next`" if self.next else "")

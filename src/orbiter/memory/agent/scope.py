@@ -56,6 +56,7 @@ from orbiter.memory.agent.runtime import (
     versioned,
 )
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.audit import silently
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
@@ -390,7 +391,8 @@ class ScopedMemory(MaintenanceMixin):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
+        shifts no page. `ended` of the page says which of its facts hold no more. Pending
+        extractions are listed only with `memory_type="extraction"`.
         """
         from orbiter.memory.agent.results import check_cursor, page_of  # noqa: PLC0415 - as above
 
@@ -410,7 +412,13 @@ class ScopedMemory(MaintenanceMixin):
             limit=limit + 1 if limit else 0,
             before=last,
         )
-        return page_of(found, limit, last)
+        page = page_of(found, limit, last)
+        if any(item.memory_type == "fact" for item in page):
+            from orbiter.memory.model.facts.spans import ended  # noqa: PLC0415 - not all have facts
+
+            with silently():
+                page.ended = await ended(store, self._filter, page)
+        return page
 
     # Conversations
 

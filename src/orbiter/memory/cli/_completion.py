@@ -18,7 +18,14 @@ from orbiter.memory.cli._views import said
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
 
-__all__ = ["complete_chats", "complete_ids", "complete_names", "quietly"]
+__all__ = [
+    "complete_chats",
+    "complete_fields",
+    "complete_ids",
+    "complete_names",
+    "complete_tags",
+    "quietly",
+]
 
 _WITHIN = 10.0
 """Seconds that a shell waits at most, for a server that does not answer."""
@@ -29,15 +36,47 @@ Completions = list[tuple[str, str]]
 
 
 def complete_ids(ctx: typer.Context, incomplete: str) -> Completions:
-    """Return ids that begin with *incomplete*, newest first, with what each memory says."""
+    """Return ids that begin with *incomplete*, newest first, with what each memory says.
+
+    Those of imported memories begin with a mark that a shell takes for a home folder: they are
+    offered without it, as commands take them.
+    """
+    from orbiter.memory.model.items import RESERVED  # noqa: PLC0415 - `--help` needs it not
 
     async def ids(_: "AgentMemory", memory: "ScopedMemory") -> Completions:
-        where = {"id": {"$prefix": incomplete}} if incomplete else None
+        marks = ("", RESERVED)
+        starts = {"$or": [{"id": {"$prefix": mark + incomplete}} for mark in marks]}
+        where = starts if incomplete else None
         forgotten = ctx.command.name == "restore"
         items = await memory.list(where=where, limit=_MAX_IDS, forgotten=forgotten)
-        return [(item.id, shortened(said(item), 60)) for item in items]
+        return [(_typed(item.id, incomplete), shortened(said(item), 60)) for item in items]
+
+    def _typed(item_id: str, begun: str) -> str:
+        return item_id if begun.startswith(RESERVED) else item_id.removeprefix(RESERVED)
 
     return _ask(ctx, ids)
+
+
+def complete_tags(ctx: typer.Context, incomplete: str) -> Completions:
+    """Return the tags of the scope, most frequent first."""
+
+    async def tags(_: "AgentMemory", memory: "ScopedMemory") -> Completions:
+        counts = await memory.count_by("tags", limit=_MAX_NAMES)
+        return _named([each.value for each in counts], incomplete)
+
+    return _ask(ctx, tags)
+
+
+def complete_fields(ctx: typer.Context, incomplete: str) -> Completions:
+    """Return the fields by which the newest memories of the scope can be counted."""
+    from orbiter.memory.model.query import SCOPE_FIELDS  # noqa: PLC0415 - `--help` needs it not
+
+    async def names(_: "AgentMemory", memory: "ScopedMemory") -> Completions:
+        newest = await memory.list(limit=_MAX_NAMES)
+        extra = sorted({name for item in newest for name in item.metadata.extra})
+        return _named([*extra, "memory_type", "status", *SCOPE_FIELDS], incomplete)
+
+    return _ask(ctx, names)
 
 
 def complete_chats(ctx: typer.Context, incomplete: str) -> Completions:

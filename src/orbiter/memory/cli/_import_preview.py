@@ -9,13 +9,13 @@ from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer import ImportResult, import_records
 from orbiter.memory.transfer.formats.importer import Columns
-from orbiter.memory.transfer.formats.registry import AUTO, NATIVE
+from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, recognised
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native
 from orbiter.memory.transfer.reader import Reader, refuse_columns, refuse_owner
 from orbiter.memory.transfer.report import Report
 
-__all__ = ["Looked", "is_ours", "look"]
+__all__ = ["Looked", "is_ours", "kind_of", "look"]
 
 
 class Looked(NamedTuple):
@@ -31,6 +31,12 @@ def is_ours(path: Path) -> bool:
     """Tell whether *path* is what `export` wrote."""
     with open_source(path, complain=lambda _place, _why: None, limits=None) as source:
         return is_native(source.head())
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the format that *path* looks like, by what it begins with, if it looks like any."""
+    with open_source(path, complain=lambda _place, _why: None, limits=None) as source:
+        return NATIVE if is_native(source.head()) else recognised(source)
 
 
 async def look(

@@ -232,7 +232,7 @@ def check_reads(run: CommandContext) -> None:
     if run.target.by is not None:
         raise UsageError(
             "`--by` names who changes something, and this only reads; leave it out. "
-            "`audit` and `history` show who changed what"
+            "`history` shows who changed what, and `audit --by NAME` what somebody did"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orbiter.memory.cli._completion import complete_ids
+from orbiter.memory.cli._completion import complete_ids, complete_tags
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._text import parse_when
 
@@ -57,14 +57,20 @@ AsOf = Annotated[
 ]
 Where = Annotated[
     str | None,
-    typer.Option("--where", help='Filter on fields and extra: \'{"price": {"$lt": 5}}\'.'),
+    typer.Option(
+        "--where", help='Filter on fields and extra: `topic=backup`, or \'{"price": {"$lt": 5}}\'.'
+    ),
 ]
 Kind = Annotated[
     str | None, typer.Option("--type", help="Only this kind: item, human, ai, tool, system, …")
 ]
 Tagged = Annotated[
     list[str] | None,
-    typer.Option("--tag", help="With this tag; may be repeated: with all of them."),
+    typer.Option(
+        "--tag",
+        help="With this tag; may be repeated: with all of them.",
+        autocompletion=complete_tags,
+    ),
 ]
 MinRelevance = Annotated[
     float | None,
@@ -80,7 +86,10 @@ Spread = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="A tag; may be repeated.", autocompletion=complete_tags),
+]
 
 
 _EXAMPLES = {"where": '\'{"price": {"$lt": 5}}\'', "extra": "'{\"price\": 5}'"}
@@ -132,6 +141,24 @@ def read_json(name: str, text: str | None) -> dict[str, object] | None:
     return value
 
 
+def _read_pair(where: str | None) -> dict[str, object] | None:
+    """Return the filter that `topic=backup` is; `None` for what is written as JSON.
+
+    What may be a number, `true` or `false` finds the text as well: a shell cannot tell them apart.
+    """
+    name, sign, text = (where or "").partition("=")
+    name, text = name.strip(), text.strip()
+    if not sign or not name or name[0] in "{[":
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    if isinstance(value, dict | list):
+        raise UsageError(f"`--where` is `field=value`, or JSON such as {_EXAMPLES['where']}")
+    return {name: value if value == text or text[:1] == '"' else {"$in": [value, text]}}
+
+
 def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str, object] | None:
     """Return the filter that `--where` and every `--tag` make together; `None` for none."""
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
@@ -140,7 +167,7 @@ def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str
     if any(not tag.strip() for tag in tags or ()):
         raise UsageError("`--tag` is empty; name a tag")
     parts: list[dict[str, object]] = [{"tags": {"$contains": tag}} for tag in tags or ()]
-    given = read_json("where", where)
+    given = _read_pair(where) or read_json("where", where)
     if given:
         try:
             parse_where(given)

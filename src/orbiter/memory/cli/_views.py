@@ -1,6 +1,6 @@
 """How items look: as JSON, as a line for a program, and as a few lines for a person."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -86,16 +86,27 @@ def source_of(item: "MemoryItem") -> str:
     return one_line(trust.source_of(item))
 
 
-def facts(item: "MemoryItem", *, now: datetime | None = None, shows_scope: bool = False) -> "Text":
-    """Return one dim line: id, age, scope, version, kind, what is amiss with it, end, tags."""
+def facts(
+    item: "MemoryItem",
+    *,
+    now: datetime | None = None,
+    shows_scope: bool = False,
+    ended: str = "",
+) -> "Text":
+    """Return one dim line: id, age, scope, version, kind, what is amiss with it, end, tags.
+
+    *ended* is what became of a fact that holds no more.
+    """
     kind = "" if item.memory_type == "item" else f" · {item.memory_type}"
     version = f" · v{item.version}" if item.version > 1 else ""
     end = "" if item.expires_at is None else f" · until {moment(item.expires_at)}"
-    state = f" · {state_of(item)}" if state_of(item) else ""
+    state = f" · {state_of(item)}" if state_of(item) and not ended else ""
     label = one_line(scope_label(item.metadata)) if shows_scope else ""
     scope = f" · {label}" if label else ""
     told = f" · {ago(item.created_at, now=now)}{scope}{version}{kind}{state}{end}"
     line = styled((item.id, "dim"), (told, "dim"))
+    if ended:
+        line.append_text(styled((f" · {one_line(ended)}", "yellow")))
     for tag in tags_of(item):
         line.append_text(styled((f"  #{one_line(tag)}", "magenta")))
     return line
@@ -123,16 +134,18 @@ def print_items(
     """Print items: two lines each for a person, one for a program.
 
     With *first*, a person sees their numbers from there on, for `@1`; with *shows_scope*, whose
-    each is.
+    each is. Of a page, facts that hold no more are marked.
     """
+    ended: Mapping[str, str] = getattr(items, "ended", {})
     if out.is_plain():
-        out.rows(_row(item) for item in items)
+        out.rows(_row(item, ended.get(item.id, "")) for item in items)
         return
     for index, item in enumerate(items):
         sign = "●" if first is None else f"{first + index:>2}"
         mark = styled((sign, _STYLES.get(item.memory_type, "blue")))
         text = styled(shortened(said(item), 4 * out.console.width))
-        out.show(entry(mark, [text, facts(item, shows_scope=shows_scope)]))
+        line = facts(item, shows_scope=shows_scope, ended=ended.get(item.id, ""))
+        out.show(entry(mark, [text, line]))
 
 
 def print_item(out: Output, item: "MemoryItem") -> None:
@@ -143,8 +156,8 @@ def print_item(out: Output, item: "MemoryItem") -> None:
         print_items(out, [item])
 
 
-def _row(item: "MemoryItem") -> tuple[object, ...]:
-    kind = f"{item.memory_type} {state_of(item)}".rstrip()
+def _row(item: "MemoryItem", ended: str) -> tuple[object, ...]:
+    kind = f"{item.memory_type} {one_line(ended) or state_of(item)}".rstrip()
     return item.id, moment(item.created_at), kind, said(item)
 
 

@@ -74,15 +74,17 @@ class Caller:
         is_whole = isinstance(limit, int) and not isinstance(limit, bool)
         left = limit if is_whole else 0
         found: list[MemoryItem] = []
+        ended: dict[str, str] = {}
         while True:
             size = min(left, _PAGE) if is_whole else limit  # what is no number is told there
             page = await self._ask(
                 operation, {**given, "limit": size, "cursor": cursor}, until=until
             )
             found += page
+            ended |= page.ended
             left, cursor = left - len(page), page.next
             if cursor is None or left <= 0:
-                return Page(found, next=cursor)
+                return Page(found, next=cursor, ended=ended)
 
     async def _ask(
         self, operation: Operation, sent: dict[str, Any], *, until: float | None = None

@@ -38,10 +38,11 @@ AuditMode = Literal["writes", "all"]
 
 AuditAction = Literal[
     "began", "found", "added", "updated", "deleted", "restored", "purged", "erased", "expired",
-    "kept", "read", "exported",
+    "kept", "stored", "removed", "read", "exported",
 ]  # fmt: skip
 """What was done. `found` is what was there before the log `began`; `kept`, what stayed of an item
-when earlier versions of it, another user's, were `erased`."""
+when earlier versions of it, another user's, were `erased`. `stored` and `removed` are of key-value
+entries, all others of items."""
 
 ACTIONS: tuple[str, ...] = get_args(AuditAction)
 """All of them."""
@@ -73,7 +74,7 @@ class AuditEntry:
     item_ids: tuple[str, ...]
     """The item that was written, or the first hundred that were read."""
     count: int
-    """How many items it concerns."""
+    """How many items it concerns; of `stored` and `removed`, how many key-value entries."""
     version: int | None = None
     """The version of the item that was written."""
     digest: str | None = None
@@ -81,7 +82,7 @@ class AuditEntry:
     ends_at: datetime | None = None
     """When the item that was written ends by itself: from then on it may be gone."""
     call: str | None = None
-    """Which call read, such as `search`."""
+    """Which call read, such as `search`, or changed entries, such as `kv.write`."""
     hash: str = ""
     """Of this entry and the hash before it: whoever knows the last one knows that none changed."""
 

@@ -298,7 +298,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
+        shifts no page. `ended` of the page says which of its facts hold no more. Pending
+        extractions are listed only with `memory_type="extraction"`.
         """
     def count_by(
         self,
@@ -636,7 +637,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
+        shifts no page. `ended` of the page says which of its facts hold no more. Pending
+        extractions are listed only with `memory_type="extraction"`.
         """
     def chat(self, chat_id: ScopeId) -> Chat:
         """Return the conversation of that name in this scope, which may be a new one.
@@ -1033,6 +1035,7 @@ class AuditLog(Blocking[agent.AuditLog]):
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
         action: str | None = None,
+        by: str | None = None,
         item_id: ItemRef | None = None,
         since: Time | None = None,
         before: int | None = None,
@@ -1042,9 +1045,10 @@ class AuditLog(Blocking[agent.AuditLog]):
         """Return at most *limit* entries that match all that is given, newest first.
 
         A user's entries are found by the digest of the name, which the log has in its place. So
-        the entries of an erased user are still there for whoever knows the name. *item_id* finds
-        what was done to an item, except reads. *before* is the number of the last entry of a
-        page, to get the page of older ones. `UnsupportedError` if there is no log.
+        the entries of an erased user are still there for whoever knows the name. *by* is who
+        did it. *item_id* finds what was done to an item, except reads. *before* is the number of
+        the last entry of a page, to get the page of older ones. `UnsupportedError` if there is no
+        log.
         """
     def verify(
         self, *, head: str | None = None, progress: Progress | None = None

@@ -1,7 +1,7 @@
 """Export to the formats of others: a CSV table, Markdown notes, conversations, a graph.
 
-Only what is remembered now is written; the native format holds the past as well. No spreadsheet
-runs anything of the table.
+What is remembered now is written, and in tables and notes also facts that held before, with their
+times; the native format holds all of the past. No spreadsheet runs anything of the table.
 """
 
 import csv
@@ -20,7 +20,16 @@ from orbiter.memory.agent.chat_history import read_back
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import TransferError
 from orbiter.memory.messages import to_messages
-from orbiter.memory.model.facts import ALWAYS, FactMemory, FactSpan, by_key, current, dated, span_of
+from orbiter.memory.model.facts import (
+    ALWAYS,
+    FactMemory,
+    FactSpan,
+    by_key,
+    current,
+    dated,
+    span_of,
+    timeline,
+)
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.reports import ConversationInfo
@@ -60,7 +69,7 @@ class RecordStore(Store, MovableStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CurrentState:
-    """One memory as it is now; a fact with the time for which it holds."""
+    """One memory as it is now; a fact with the time for which it holds, or held."""
 
     item: MemoryItem
     span: FactSpan | None = None
@@ -101,10 +110,13 @@ class CurrentState:
 
 
 async def current_states(
-    store: RecordStore, scope: MemoryMetadata | None
+    store: RecordStore, scope: MemoryMetadata | None, *, past_facts: bool = False
 ) -> AsyncIterator[CurrentState]:
-    """Yield what is remembered now, in the order in which it came."""
-    spans = await _holding(store, scope)
+    """Yield what is remembered now, in the order in which it came.
+
+    With *past_facts*, also facts that held before, or will; never one that was retracted.
+    """
+    spans = await _fact_spans(store, scope, past_facts=past_facts)
     async for page in pages_of(store, metadata=scope):
         for record in page:
             item = record.item
@@ -120,8 +132,13 @@ def _is_shown(item: MemoryItem) -> bool:
     return item.status is MemoryStatus.ACCEPTED and item.memory_type not in _BOOKKEEPING
 
 
-async def _holding(store: RecordStore, scope: MemoryMetadata | None) -> dict[str, FactSpan]:
-    """Return the facts that hold now, by id, each with its time; as `facts.all()` tells it."""
+async def _fact_spans(
+    store: RecordStore, scope: MemoryMetadata | None, *, past_facts: bool
+) -> dict[str, FactSpan]:
+    """Return facts by id, each with its time: those that hold now, as `facts.all()` tells them.
+
+    With *past_facts*, all that ever hold: of one that held twice, the last time.
+    """
     scopes: dict[tuple[str | None, ...], list[FactMemory]] = {}
     before: MemoryItem | None = None
     while True:
@@ -140,7 +157,16 @@ async def _holding(store: RecordStore, scope: MemoryMetadata | None) -> dict[str
         if len(page) < _PAGE:
             break
         before = page[-1]
-    return {span.fact.id: span for facts in scopes.values() for span in _spans(facts)}
+    read = _timelines if past_facts else _spans
+    return {span.fact.id: span for facts in scopes.values() for span in read(facts)}
+
+
+def _timelines(facts: list[FactMemory]) -> Iterable[FactSpan]:
+    known = datetime.max.replace(tzinfo=UTC)
+    now_held = {span.fact.id: span for span in _spans(facts)}
+    for of_key in by_key(facts).values():
+        for span in timeline(of_key, known_at=known):
+            yield now_held.get(span.fact.id, span)
 
 
 def _spans(facts: list[FactMemory]) -> Iterable[FactSpan]:
@@ -189,7 +215,7 @@ async def write_markdown(
     with new_folder(path) as folder:
         talks = await conversations(store, scope)
         scopes = {told.metadata.model_dump_json() for told in talks}
-        async for each in current_states(store, scope):
+        async for each in current_states(store, scope, past_facts=True):
             if _is_said(each.item, scopes):
                 continue
             _write(folder / _file_name(each.item), _note(each))
@@ -305,7 +331,7 @@ async def write_csv(
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         rows = csv.writer(text)
         rows.writerow(_COLUMNS)
-        async for each in current_states(store, scope):
+        async for each in current_states(store, scope, past_facts=True):
             cells = _cells(each)
             rows.writerow([safe_cell(str(cells.get(name, ""))) for name in _COLUMNS])
             on_progress()

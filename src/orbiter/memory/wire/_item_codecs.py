@@ -8,9 +8,19 @@ from orbiter.memory.model.items import MAX_NATIVE, MemoryItem, MemoryMetadata, M
 from orbiter.memory.model.serialization import _kind as kind_of
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import MAX_DEPTH, check_json
-from orbiter.memory.wire.codecs import JSON, TEXT, Codec, list_of, must_be_object, short_repr
+from orbiter.memory.wire.codecs import (
+    JSON,
+    TEXT,
+    Codec,
+    list_of,
+    map_of,
+    must_be_object,
+    optional,
+    short_repr,
+)
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent.results import Page
     from orbiter.memory.model.facts import FactMemory
 
 __all__ = [
@@ -21,6 +31,7 @@ __all__ = [
     "ITEMS_OR_IDS",
     "ITEM_OR_ID",
     "METADATA",
+    "PAGE",
     "SOURCE",
     "SOURCES",
     "TAGS",
@@ -299,4 +310,30 @@ def _load_sources(value: Any) -> Any:
 SOURCE: Codec[Any] = Codec(_dump_source, _load_source, _source_schema)
 SOURCES: Codec[Any] = Codec(
     _dump_source, _load_sources, lambda: {"anyOf": _source_schema()["anyOf"][1:]}
+)
+
+
+def _load_page(value: Any) -> "Page":
+    from orbiter.memory.agent.results import Page  # noqa: PLC0415 - only a client needs it
+
+    page = must_be_object(value)
+    ended = map_of(TEXT).load(page.get("ended", {}))  # an older server has none
+    items = list_of(ITEM).load(page["items"])
+    return Page(items, next=optional(TEXT).load(page.get("next")), ended=ended)
+
+
+def _page_schema() -> dict[str, Any]:
+    properties = {
+        "items": list_of(ITEM).schema(),
+        "next": {"type": ["string", "null"]},
+        "ended": map_of(TEXT).schema(),
+    }
+    required = ["items", "next"]
+    return {"type": "object", "title": "Page", "required": required, "properties": properties}
+
+
+PAGE: Codec["Page"] = Codec(
+    lambda page: {"items": list_of(ITEM).dump(page), "next": page.next, "ended": page.ended},
+    _load_page,
+    _page_schema,
 )

@@ -77,6 +77,7 @@ _DESCRIPTIONS = {
     "agent_id": "Only entries of this agent.",
     "as_of": "Valid at this time; now if left out.",
     "before": "The number of the last entry of a page, to get older ones.",
+    "by": "Only what this actor did.",
     "budget": "At most this many tokens.",
     "chat_id": "The id of the conversation.",
     "cursor": "The `next` of the page before.",
@@ -414,7 +415,8 @@ _PAST = (
 _AUDIT = (
     Operation("entries", "audit", "GET", "audit", "admin",
               (*(_query(each.name, TEXT, None) for each in _SCOPE), _query("action", TEXT, None),
-               _query("item_id", TEXT, None), _query("since", INSTANT, None),
+               _query("by", TEXT, None), _query("item_id", TEXT, None),
+               _query("since", INSTANT, None),
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
               enveloped("entries", list_of(results.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),

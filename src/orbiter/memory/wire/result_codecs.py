@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.serialization import dump_item, load_item
-from orbiter.memory.wire._item_codecs import FACT, ITEM, METADATA
+from orbiter.memory.wire._item_codecs import FACT, ITEM, METADATA, PAGE
 from orbiter.memory.wire.codecs import (
     FLAG,
     INSTANT,
@@ -34,6 +34,7 @@ from orbiter.memory.wire.codecs import (
 )
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent.results import UserPage
     from orbiter.memory.context import Context
     from orbiter.memory.messages import ProviderMessages
     from orbiter.memory.model.facts import FactEntry, FactSpan
@@ -258,22 +259,21 @@ MESSAGES: Codec["ProviderMessages"] = Codec(
 # Pages, and what was forgotten
 
 
-def _paged(kind: str, name: str, inner: Codec[Any]) -> Codec[Any]:
-    """Return the codec of a class of pages, which has what *inner* reads under *name*."""
+def _load_users(value: Any) -> "UserPage":
+    from orbiter.memory.agent.results import UserPage  # noqa: PLC0415 - few calls need it
 
-    def load(value: Any) -> Any:
-        given = must_be_object(value)
-        made = getattr(import_module("orbiter.memory.agent.results"), kind)
-        return made(inner.load(given[name]), next=optional(TEXT).load(given.get("next")))
-
-    def schema() -> dict[str, Any]:
-        return object_schema(kind, **{name: inner.schema()}, next={"type": ["string", "null"]})
-
-    return Codec(lambda page: {name: inner.dump(page), "next": page.next}, load, schema)
+    given = must_be_object(value)
+    return UserPage(_USERS.load(given["users"]), next=optional(TEXT).load(given.get("next")))
 
 
-PAGE = _paged("Page", "items", _ITEMS)
-USERS = _paged("UserPage", "users", list_of(record("model.value_counts", "UserInfo")))
+def _users_schema() -> dict[str, Any]:
+    return object_schema("UserPage", users=_USERS.schema(), next=optional(TEXT).schema())
+
+
+_USERS: Codec[Any] = list_of(record("model.value_counts", "UserInfo"))
+USERS: Codec["UserPage"] = Codec(
+    lambda page: {"users": _USERS.dump(page), "next": page.next}, _load_users, _users_schema
+)
 
 
 # Facts over time

@@ -5,7 +5,7 @@ other. A store without `audit` runs not one statement more, and loads nothing of
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, get_args
@@ -108,6 +108,31 @@ class SQLAudit(SQLDatabase):
         note = Note(ids, values.actor(by), removal, is_deep=is_deep, scope=wanted, count=count)  # type: ignore[arg-type]
         return lambda: self._log.recorded(self._operations.dialect, steps(), note)
 
+    async def _write_entries(
+        self,
+        steps: Callable[[], Steps[_T]],
+        scope: MemoryMetadata,
+        call: str,
+        counts: Callable[[_T], Mapping[AuditAction, int]],
+    ) -> _T:
+        """Run *steps*, which change key-value entries, and log how many entries, if there is a log.
+
+        *counts* tells from what they return how many were changed, and how.
+        """
+        if self._audit is None:
+            return await self._write(steps)
+        wanted, by = dict(Query(metadata=scope).wanted), values.actor()
+        return await self._write(
+            lambda: self._log.counted(
+                self._operations.dialect,
+                steps(),
+                counts,
+                scope=wanted,  # type: ignore[arg-type]  # names of fields
+                by=by,
+                call=call,
+            )
+        )
+
     def _ids_where(self, condition: Callable[[Args], str]) -> Callable[[], Steps[Sequence[str]]]:
         """Return steps that tell the ids of items of which *condition* holds."""
 
@@ -175,6 +200,7 @@ class SQLAudit(SQLDatabase):
         *,
         metadata: MemoryMetadata | None = None,
         action: str | None = None,
+        by: str | None = None,
         item_id: str | None = None,
         since: datetime | None = None,
         before: int | None = None,
@@ -182,8 +208,8 @@ class SQLAudit(SQLDatabase):
     ) -> list[AuditEntry]:
         """Return at most *limit* entries that match, newest first.
 
-        *metadata* is whose; *item_id* finds what was written, not what was read; *before* is the
-        number of an entry, the last of a page, to get the page of older ones.
+        *metadata* is whose, *by* who did it; *item_id* finds what was written, not what was read;
+        *before* is the number of an entry, the last of a page, to get the page of older ones.
         """
         from orbiter.memory.backends.sql.audit_reader import from_row  # noqa: PLC0415
 
@@ -195,9 +221,14 @@ class SQLAudit(SQLDatabase):
         limit = min(check_size("limit", limit), MAX_LIMIT)
         self._must_be_unbound()
         wanted = dict(Query(metadata=metadata).wanted)
-        rows = await self._read(
-            lambda: self._entries(wanted, action, item_id, moment, before, limit)  # type: ignore[arg-type]  # names of fields
-        )
+        bounds: list[tuple[str, str, str | int | None]] = [
+            ("action", "=", action),
+            ("actor", "=", by),
+            ("item_id", "=", item_id),
+            ("at", ">=", moment),
+            ("number", "<", before),
+        ]
+        rows = await self._read(lambda: self._entries(wanted, bounds, limit))  # type: ignore[arg-type]  # names of fields
         try:
             return [from_row(row) for row in rows]
         except (ValueError, TypeError, KeyError) as exc:
@@ -208,10 +239,7 @@ class SQLAudit(SQLDatabase):
     def _entries(
         self,
         wanted: dict[str, str],
-        action: str | None,
-        item_id: str | None,
-        since: str | None,
-        before: int | None,
+        bounds: Sequence[tuple[str, str, str | int | None]],
         limit: int,
     ) -> Steps[Rows]:
         from orbiter.memory.backends.sql.audit_reader import COLUMNS  # noqa: PLC0415
@@ -225,12 +253,7 @@ class SQLAudit(SQLDatabase):
                 first = digests.pop(0)
                 where.append(f"whose >= {args.bind(first)} AND whose < {args.bind(first + '!')}")
             where += [f"whose LIKE {args.bind(f'%{each}%')}" for each in digests]
-        for column, sign, value in (
-            ("action", "=", action),
-            ("item_id", "=", item_id),
-            ("at", ">=", since),
-            ("number", "<", before),
-        ):
+        for column, sign, value in bounds:
             if value is not None:
                 where.append(f"{column} {sign} {args.bind(value)}")
         return (

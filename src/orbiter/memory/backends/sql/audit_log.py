@@ -206,6 +206,30 @@ class Log(AuditTables):
             yield from added.finish()
         return value
 
+    def counted(
+        self,
+        dialect: Dialect,
+        steps: Steps[_T],
+        counts: Callable[[_T], Mapping[AuditAction, int]],
+        *,
+        scope: dict[str, str],
+        by: str | None,
+        call: str,
+    ) -> Steps[_T]:
+        """Run *steps*, which change no item, and log what *counts* tells of it.
+
+        Neither keys nor values are logged: both may say something of a person.
+        """
+        added = yield from self._chain(dialect)
+        value = yield from steps
+        shared = {"by": by, "whose": scope_digest(added.key, scope), "call": call}
+        for action, count in counts(value).items():
+            if count:
+                added.add(action, count=count, **shared)
+        if added.rows:
+            yield from added.finish()
+        return value
+
     def read(
         self,
         dialect: Dialect,

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orbiter.memory.backends.sql.audit import SQLAudit
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
-from orbiter.memory.backends.sql.operations import SQLDatabase
 from orbiter.memory.errors import QueryError, VersionConflict
+from orbiter.memory.model.audit import AuditAction, common_scope
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import (
     Entry,
@@ -52,13 +53,25 @@ Name = tuple[str, str]
 class SQLKeyValue:
     """The entries of a SQL store; see `KeyValueStore`. Every call is one transaction."""
 
-    def __init__(self, database: SQLDatabase) -> None:
+    def __init__(self, database: SQLAudit) -> None:
         self._database = database
 
     async def write(self, changes: Sequence[Any], *, scope: MemoryMetadata) -> list[int]:
         """Make all changes, or none; return the version of each, 0 for what was not there."""
         checked = check_changes(changes)
-        return await self._database._write(lambda: self._steps(scope).write(checked))
+        last = last_changes(checked)
+        names = [(joined_path(each.path), each.key) for each in checked]
+
+        def counts(versions: list[int]) -> dict[AuditAction, int]:
+            made = dict(zip(names, versions, strict=True))
+            gone = [name for name, each in last.items() if not isinstance(each, Put)]
+            return {
+                "stored": len(last) - len(gone),
+                "removed": sum(made[name] > 0 for name in gone),
+            }
+
+        steps = lambda: self._steps(scope).write(checked)  # noqa: E731
+        return await self._database._write_entries(steps, scope, "kv.write", counts)
 
     async def get(
         self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata
@@ -133,20 +146,27 @@ class SQLKeyValue:
         """Put values behind the last key of a path, in order, all or none; return their keys."""
         place, seconds = joined_path(check_entry_path(path)), check_ttl(ttl)
         checked = [check_value(value) for value in values]
-        return await self._database._write(
-            lambda: self._steps(scope).append(place, checked, seconds)
+        steps = lambda: self._steps(scope).append(place, checked, seconds)  # noqa: E731
+        return await self._database._write_entries(
+            steps, scope, "kv.append", lambda keys: {"stored": len(keys)}
         )
 
     async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
         """Remove the last entry of a path, and return it."""
         place = joined_path(check_entry_path(path))
-        rows = await self._database._write(lambda: self._steps(scope).pop(place))
+        steps = lambda: self._steps(scope).pop(place)  # noqa: E731
+        rows = await self._database._write_entries(
+            steps, scope, "kv.pop", lambda rows: {"removed": len(rows)}
+        )
         return _entry(rows[0]) if rows else None
 
     async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
         """Remove all entries at and below a path for good; return how many."""
         place = joined_path(check_entry_path(path))
-        return await self._database._write(lambda: self._steps(scope).clear(place))
+        steps = lambda: self._steps(scope).clear(place)  # noqa: E731
+        return await self._database._write_entries(
+            steps, scope, "kv.clear", lambda count: {"removed": count}
+        )
 
     async def dump(
         self,
@@ -174,7 +194,14 @@ class SQLKeyValue:
         """Store entries as they were dumped; tell of each whether it was written."""
         dialect = self._database._operations.dialect
         in_order = sorted(entries, key=_stored_name)  # as everybody locks
-        written = await self._database._write(lambda: _load(dialect, in_order, overwrite=overwrite))
+        shared = common_scope(dict(Query(metadata=each.scope).wanted) for each in in_order)  # type: ignore[arg-type]  # names of fields
+        steps = lambda: _load(dialect, in_order, overwrite=overwrite)  # noqa: E731
+        written = await self._database._write_entries(
+            steps,
+            MemoryMetadata(**shared),
+            "import",
+            lambda written: {"stored": sum(written.values())},
+        )
         return [written[_stored_name(stored)] for stored in entries]
 
     def _steps(self, scope: MemoryMetadata) -> "_Steps":

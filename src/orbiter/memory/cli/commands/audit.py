@@ -1,6 +1,6 @@
 """The audit log: `audit`."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,7 +8,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app, without_a_name
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
-from orbiter.memory.cli._item_ids import check_reads, find_id
+from orbiter.memory.cli._item_ids import find_id
 from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened
@@ -109,16 +109,19 @@ async def list_audit(
         int | None, typer.Option(min=1, help="Continue before this number, the last of a page.")
     ] = None,
 ) -> None:
-    """List what was done, newest first."""
+    """List what was done, newest first; `--by` names who did it."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
 
-    check_reads(run)
     if action is not None and action not in ACTIONS:
         raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
+    by = run.target.by
+    # Here it is a filter: neither does the actor look, nor must it be a name to sign with.
+    run = replace(run, target=replace(run.target, by=None))
     asked: dict[str, Any] = {
         **(run.target.scope() or {}),
         "action": action,
+        "by": by,
         "since": read_when("since", since),
         "before": before,
     }
@@ -143,7 +146,9 @@ async def list_audit(
         for each in found:
             _show_entry(run, each)
     if not found:
-        run.out.note(f"nothing is logged for {run.target.describe()}{run.target.or_all('shows')}")
+        done = f" by `{one_line(by)}`" if by else ""
+        way = run.target.or_all("shows")
+        run.out.note(f"nothing is logged for {run.target.describe()}{done}{way}")
 
 
 def _show_entry(run: CommandContext, each: "AuditEntry") -> None:

@@ -13,6 +13,7 @@ from orbiter.memory.cli._command import CommandContext, command, new_app, withou
 from orbiter.memory.cli._completion import complete_chats
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
+from orbiter.memory.cli._item_ids import check_reads
 from orbiter.memory.cli._options import MinRelevance, Spread, read_words
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
@@ -197,6 +198,7 @@ async def context(  # noqa: PLR0913 - the options of a command
     """Print the context for a model, within a token budget."""
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
 
+    check_reads(run)
     waiting = 0
     asked = read_words(words) if words else None
     async with run.both(persona=persona) as (store, memory):

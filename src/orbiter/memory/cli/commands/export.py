@@ -78,12 +78,13 @@ async def export(
             await note_nothing(run, store, f"{none} of {run.target.describe()}{way}")
         parts = await _parts(memory, done) if kind == NATIVE else ""
         if kind != NATIVE:
-            await _say_left_out(run, store, memory)
+            await _say_left_out(run, store, memory, kind)
     if run.out.is_json:
         run.out.data(
             {
                 "path": path,
                 "format": kind,
+                "is_complete": kind == NATIVE,
                 "records": done.records,
                 "versions": done.versions,
                 "entries": done.entries,
@@ -96,7 +97,9 @@ async def export(
         )
 
 
-async def _say_left_out(run: CommandContext, store: "AgentMemory", memory: "ScopedMemory") -> None:
+async def _say_left_out(
+    run: CommandContext, store: "AgentMemory", memory: "ScopedMemory", kind: str
+) -> None:
     """Say what a format for other programs does not hold, as who keeps it as a copy must know."""
     from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
 
@@ -109,8 +112,10 @@ async def _say_left_out(run: CommandContext, store: "AgentMemory", memory: "Scop
     except MemoryError:  # a server counts them for administrators only
         pass
     forgotten = (await memory.stats()).forgotten or 0
+    has_past = kind in ("csv", "markdown")
+    now = "what is remembered now" + (", and what facts were before" if has_past else "")
     say(
-        f"it has what is remembered now, without earlier versions, {forgotten:,} forgotten and "
+        f"it has {now}, without earlier versions, {forgotten:,} forgotten and "
         f"{entries}; `orbiter-memory export FILE.jsonl` has all of it",
         kind="note",
     )

@@ -166,7 +166,7 @@ def _brought(
         # Other formats name what they hold by the file's name, and stdin has none.
         what = f"`{format}`" if list(paths) == ["-"] else "what else there is"
         raise UsageError(f"`-` reads what `export` wrote, or a table; save {what} as a file")
-    from orbiter.memory.cli._import_preview import is_ours  # noqa: PLC0415
+    from orbiter.memory.cli._import_preview import is_ours, kind_of  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
         file = Path(folder, "stdin")
@@ -175,12 +175,15 @@ def _brought(
         if is_table:
             yield [file], format
             return
-        if not is_ours(file):
+        kind = kind_of(file) if format == AUTO else NATIVE
+        if kind not in (NATIVE, *_TABLES) or (kind == NATIVE and not is_ours(file)):
+            what = f"this is `{kind}`" if kind not in (None, NATIVE) else "this is something else"
             raise UsageError(
-                "stdin takes what `orbiter-memory export` wrote, or a table with `--format csv` or "
-                "`--format json`, and this is something else; write it to a file, and import that"
+                f"stdin takes what `orbiter-memory export` wrote, or a table, and {what}; write it "
+                "to a file, and import that. If it is a table, add `--format csv` or "
+                "`--format json`"
             )
-        yield [file], NATIVE
+        yield [file], kind
 
 
 def _is_note(problem: "Problem") -> bool:

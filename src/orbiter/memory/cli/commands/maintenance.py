@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, without_passwords
-from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
+from orbiter.memory.cli._item_ids import check_reads, counts_of_user, note_nothing
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, parse_when, size
@@ -29,6 +29,7 @@ async def stats(run: CommandContext) -> None:
         UnsupportedError,
     )
 
+    check_reads(run)
     scope = run.target.scope()
     async with run.both() as (memory, handle):
         own = await handle.stats()
@@ -58,11 +59,21 @@ async def stats(run: CommandContext) -> None:
             ("  memories", f"{whole['items']:,}"),
             ("  forgotten", f"{whole['deleted']:,}"),
             ("  earlier versions", f"{whole['versions']:,}"),
-            ("  not indexed yet", f"{whole['unindexed']:,} (search finds them too)"),
-            ("  not embedded yet", f"{whole['unembedded']:,}"),
+            *_waiting(whole["unembedded"]),
             ("  size", size(whole["bytes"])),
         ]
     _table(run, rows)
+
+
+def _waiting(unembedded: int) -> list[tuple[str, object]]:
+    """Return the row of what recall finds by its words alone, if there is such a thing.
+
+    What waits for the index of words is no row: a search reads it directly.
+    """
+    if not unembedded:
+        return []
+    way = "by words only; the next `recall` embeds them"
+    return [("  not found by meaning yet", f"{unembedded:,} ({way})")]
 
 
 async def _entries(memory: "AgentMemory", scope: dict[str, str] | None) -> int | None:

@@ -94,6 +94,7 @@ async def list_(  # noqa: PLR0913 - the filters
     if then is not None:
         check_past(**bounds)
     items: list[MemoryItem] = []
+    ended: dict[str, str] = {}
     ids: list[str] = []
     after = None
     async with run.both(meaning=False) as (store, memory):
@@ -105,6 +106,7 @@ async def list_(  # noqa: PLR0913 - the filters
             after = page.next
             if run.out.is_json:
                 items += page
+                ended |= page.ended
             else:
                 everyone = run.target.everyone
                 print_items(run.out, page, first=len(ids) + 1, shows_scope=everyone)
@@ -115,7 +117,8 @@ async def list_(  # noqa: PLR0913 - the filters
     note_replaced(run, query, where or "", *(tag or ()))
     keep_rows(run, ids)
     if run.out.is_json:
-        run.out.data({"items": [as_json(item) for item in items], "next": after})
+        listed = [as_json(item) for item in items]
+        run.out.data({"items": listed, "next": after, "ended": ended})
         return
     if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
         run.out.note(f"there are more: --cursor {after}")

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
+from orbiter.memory.cli._completion import complete_fields
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
+from orbiter.memory.cli._item_ids import check_reads
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shortened, stored
@@ -93,7 +95,10 @@ async def count(
     run: CommandContext,
     field: Annotated[
         str,
-        typer.Argument(help="Such as `tags`, `memory_type`, `session_id`, or a key of extra."),
+        typer.Argument(
+            help="Such as `tags`, `memory_type`, `session_id`, or a key of extra.",
+            autocompletion=complete_fields,
+        ),
     ],
     *,
     kind: Kind = None,
@@ -103,6 +108,7 @@ async def count(
     limit: Limit = 50,
 ) -> None:
     """Count memories by the values of a field, most frequent first."""
+    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         counts = await memory.count_by(
             field,
@@ -141,6 +147,7 @@ async def kv(
     limit: Limit = 50,
 ) -> None:
     """List key-value entries, or print the value of one."""
+    check_reads(run)
     scope = run.target.scope()
     async with run.both(meaning=False) as (memory, handle):
         every = await _entries(memory, handle, scope)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Literal
 
+from orbiter.memory.model.display import shortened
 from orbiter.memory.model.facts.assertion import (
     ALWAYS,
     FactMemory,
@@ -20,9 +21,9 @@ from orbiter.memory.model.facts.assertion import (
     show_value,
 )
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.trust import Trust, trust_of
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "conflicts_in",
     "current",
     "dated",
+    "ended",
     "entries",
     "holding",
     "judged_at",
@@ -365,6 +367,46 @@ async def assertions(store: MemoryStore, asked: Query, keys: Sequence[str]) -> l
         return [item for item in await _paged(store, wanted) if isinstance(item, FactMemory)]
     found = await _at_once(store, wanted)
     return [item for item in found if isinstance(item, FactMemory) and wanted.matches(item)]
+
+
+async def ended(
+    store: MemoryStore, scope: MemoryMetadata | None, items: Iterable[MemoryItem]
+) -> dict[str, str]:
+    """Return which facts among *items* hold no more, by id, each with what became of it.
+
+    That is `replaced by "city: Bergen"`, `ended 18 Nov 2026` or `retracted`. Each is judged by the
+    facts of its own scope.
+    """
+    facts = [item for item in items if isinstance(item, FactMemory) and not item.is_end]
+    facts = [fact for fact in facts if fact.status is MemoryStatus.ACCEPTED]
+    if not facts:
+        return {}
+    keys = sorted({fact.key for fact in facts})
+    groups: dict[tuple[str | None, ...], list[FactMemory]] = {}
+    for each in await assertions(store, Query(metadata=scope), keys):
+        groups.setdefault(_owner_and_key(each), []).append(each)
+    ends: dict[str, str] = {}
+    for fact in facts:
+        if fact.retracted_at is not None:
+            ends[fact.id] = "retracted"
+        elif text := _end_of(fact, groups.get(_owner_and_key(fact), [])):
+            ends[fact.id] = text
+    return ends
+
+
+def _owner_and_key(fact: FactMemory) -> tuple[str | None, ...]:
+    return (*(getattr(fact.metadata, name) for name in SCOPE_FIELDS), fact.key)
+
+
+def _end_of(fact: FactMemory, of_key: Sequence[FactMemory]) -> str:
+    now = judged_at(of_key, datetime.now(UTC))
+    spans = [span for span in timeline(of_key, known_at=NO_END) if span.fact.id == fact.id]
+    if spans and (spans[-1].end is None or spans[-1].end > now):
+        return ""
+    holds = holding(of_key, as_of=now, known_at=NO_END)
+    if holds is not None:
+        return f'replaced by "{shortened(holds.content)}"'
+    return f"ended {_day(spans[-1].end)}" if spans and spans[-1].end is not None else "ended"
 
 
 async def _paged(store: MemoryStore, wanted: Query) -> list[MemoryItem]:

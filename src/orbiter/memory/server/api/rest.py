@@ -327,6 +327,7 @@ async def bounded_page(
     most = server.settings.max_page_bytes
     cursor: str | None = given.get("cursor")
     found: list[MemoryItem] = []
+    ended: dict[str, str] = {}
     size, step = 0, _FIRST
     while True:
         asked = min(step, limit - len(found)) if limit > 0 else limit
@@ -341,11 +342,12 @@ async def bounded_page(
                 page = await read(**{**given, "limit": fits, "cursor": cursor})
             else:
                 page = Page([], next=cursor)
-            return Page([*found, *page], next=page.next)
+            return Page([*found, *page], next=page.next, ended={**ended, **page.ended})
         found += page
+        ended |= page.ended
         size, cursor = size + sum(sizes), page.next
         if cursor is None or len(found) >= limit or size >= most:
-            return Page(found, next=cursor)
+            return Page(found, next=cursor, ended=ended)
         step = max(1, min(limit, int((most - size) * len(found) / max(size, 1))))
 
 

@@ -96,13 +96,13 @@ EXPORTS = {
         "write_csv",
         (".csv",),
         "Table",
-        "Current memories, for a spreadsheet; cannot be imported again",
+        "Current memories and facts of the past, for a spreadsheet; cannot be imported again",
     ),
     "markdown": Export(
         "write_markdown",
         (".md", ".markdown"),
         "Notes",
-        "Current memories, as a .zip of Markdown files",
+        "Current memories and facts of the past, as a .zip of Markdown files",
         is_folder=True,
     ),
     "mcp": Export(
