@@ -509,3 +509,31 @@ async def test_what_is_remembered_for_a_while_is_gone_after_it(url: str, open_me
     assert [item.content for item in await alice.list()] == ["two", "one", "for a day"]
     with pytest.raises(QueryError, match="out of range"):
         await alice.remember("x", expires=timedelta.max)
+
+
+async def test_tags_are_added_and_removed_beside_the_others(alice: ScopedMemory) -> None:
+    item = await alice.remember("Backups run at 3 am", tags=["ops", "old"], importance=0.5)
+
+    changed = await alice.update(item, add_tags=["night", "ops"], remove_tags=["old", "none"])
+    without = await alice.update(item, remove_tags=["ops", "night"])
+
+    assert changed.metadata.extra == {"tags": ["ops", "night"], "importance": 0.5}
+    assert without.metadata.extra["tags"] == []
+    assert len(await alice.list(where={"tags": {"$contains": "ops"}})) == 0
+    for wrong, way in (
+        ({"tags": ["a"], "add_tags": ["b"]}, "`tags` replaces all tags"),
+        ({"add_tags": ["a"], "remove_tags": ["a"]}, "`a` is among `add_tags` and `remove_tags`"),
+        ({"add_tags": "ops"}, "tags` must be a list"),
+    ):
+        with pytest.raises(QueryError, match=way):
+            await alice.update(item, **wrong)
+
+
+async def test_of_two_who_change_tags_at_once_neither_is_lost(alice: ScopedMemory) -> None:
+    item = await alice.remember("Backups run at 3 am", tags=["ops"])
+
+    await asyncio.gather(*(alice.update(item, add_tags=[f"t{n}"]) for n in range(5)))
+
+    stored = await alice.get(item)
+    assert stored is not None
+    assert set(stored.metadata.extra["tags"]) == {"ops", "t0", "t1", "t2", "t3", "t4"}

@@ -67,3 +67,24 @@ def test_the_blocking_form_has_it() -> None:
         memory.remember("Tea, not coffee")
 
         assert memory.default_user.evaluate([("What do I drink: tea?", "tea")]).hit_rate == 1.0
+
+
+async def test_a_table_of_questions_is_taken_and_a_minimum_relevance(
+    any_memory: AgentMemory, who: str
+) -> None:
+    class Frame:
+        columns = ("expected", "question", "note")
+
+        def to_dict(self, orient: str) -> list[dict[str, object]]:
+            assert orient == "records"
+            return [{"expected": "4711", "question": "Which door code?", "note": 1}]
+
+    ann = any_memory.scope(who)
+    await ann.remember("The door code is 4711")
+
+    found = await ann.evaluate(Frame(), mode="words")  # type: ignore[arg-type]
+    two = await ann.evaluate([{"q": "Which door code?", "a": "4711"}], mode="words")
+    none = await ann.evaluate([("Which door code?", "4711")], min_relevance=1.0)
+
+    assert (found.hit_rate, two.hit_rate) == (1.0, 1.0)
+    assert (none.hit_rate, none[0].is_stored) == (0.0, True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import run
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -573,3 +574,44 @@ async def test_a_text_to_forget_that_is_no_id_says_how(any_memory: AgentMemory, 
         await alice.forget("I like tea")
     assert not await alice.forget("0" * 32)
     assert (await alice.forget(query="I like tea")).ids == (item.id,)
+
+
+async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemory) -> None:
+    ann = memory.scope("ann-hints")
+    await ann.remember("Backups run at 3 am")
+    found = await ann.search("backups")
+
+    for call in (ann.add("x", infer=False), memory.add("x", user_id="ann", infer=False)):  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="`infer`; what is given is stored as it is"):
+            await call
+    for result in (found, await ann.get_all()):
+        with pytest.raises(TypeError, match=r"is a list, and has no 'results': iterate over it"):
+            result["results"]  # type: ignore[call-overload]
+    with pytest.raises(AttributeError, match="'text'; did you mean `content`?"):
+        getattr(found[0], "text")  # noqa: B009 - types know that it is not there
+    for name in ("delete", "clear"):
+        with pytest.raises(AttributeError, match=r"`forget\(where=\{\"session_id\": chat.id\}\)`"):
+            getattr(ann.chat("main"), name)
+    with pytest.raises(AttributeError, match=r"`stats\(\).items` counts memories"):
+        getattr(ann, "count")  # noqa: B009
+
+
+async def test_what_the_hint_for_a_chat_says_works(memory: AgentMemory) -> None:
+    ann = memory.scope("ann-forgets")
+    chat, other = ann.chat("main"), ann.chat("other")
+    await chat.add("hello")
+    await other.add("stays")
+
+    await ann.forget(where={"session_id": chat.id})
+
+    assert await chat.items() == []
+    assert len(await other.items()) == 1
+
+
+async def test_errors_name_no_internal_class(memory: AgentMemory) -> None:
+    ann: Any = memory.scope("ann")  # else types know it before
+
+    for call in (ann.history, ann.quarantine, ann.evaluate, lambda: ann.evict(1)):
+        with pytest.raises(TypeError, match="needs|missing|positional") as refused:
+            await call()
+        assert "Mixin" not in str(refused.value)

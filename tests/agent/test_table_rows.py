@@ -309,3 +309,26 @@ async def test_a_label_that_cannot_be_stored_is_named(
         await ann.remember_many([{"note": "tea", "it": {"at": value}}], text="note")
 
     assert await ann.list() == []
+
+
+async def test_created_at_may_name_the_column_of_times(any_memory: AgentMemory, who: str) -> None:
+    ann = any_memory.scope(who)
+    rows: list[dict[str, Any]] = [
+        {"note": "tea", "when": "2024-01-02"},
+        {"note": "milk", "when": datetime(2024, 1, 3, tzinfo=UTC)},
+    ]
+
+    stored = await ann.remember_many(Frame(rows), text="note", created_at="when")  # type: ignore[arg-type]
+    dated = await ann.remember_many(
+        [{"note": "rum", "when": "soon"}], text="note", created_at="2020-02-02"
+    )
+
+    assert [item.created_at.date() for item in stored] == [date(2024, 1, 2), date(2024, 1, 3)]
+    assert [item.metadata.extra for item in stored] == [{}, {}]
+    assert dated[0].created_at.date() == date(2020, 2, 2)
+    assert dated[0].metadata.extra == {"when": "soon"}
+    both = [{**rows[0], "created_at": "2020-01-01"}]
+    with pytest.raises(QueryError, match="neither a time nor a column.*'whne'; they have `note`"):
+        await ann.remember_many(rows, text="note", created_at="whne")
+    with pytest.raises(QueryError, match="`created_at` beside `when`"):
+        await ann.remember_many(both, text="note", created_at="when")

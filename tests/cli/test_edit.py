@@ -235,3 +235,13 @@ def test_a_fact_is_edited_by_the_commands_of_facts(cli: Cli) -> None:
     assert "`orbiter-memory facts put KEY VALUE` records a new value" in refused.stderr
     assert "`orbiter-memory facts retract ID` withdraws this one" in refused.stderr
     assert "facts.put" not in refused.stderr
+
+
+def test_a_tag_is_added_and_another_removed(cli: Cli) -> None:
+    item_id = cli.remember("Backups run at 3 am", "--tag", "ops", "--tag", "old")
+
+    cli.ok("edit", item_id, "--add-tag", "night", "--remove-tag", "old")
+    both = cli("edit", item_id, "--tag", "x", "--add-tag", "y")
+
+    assert cli.json("show", item_id)["metadata"]["extra"]["tags"] == ["ops", "night"]
+    assert (both.exit_code, "`--tag` replaces all tags" in both.stderr) == (2, True)

@@ -408,3 +408,19 @@ async def test_a_context_escapes_each_text_once(
     await ContextManager(None).assemble("Go on", conversation=said, budget=budget)
 
     assert sorted(text for text in escaped if " " in text) == sorted(i.content for i in said)
+
+
+@pytest.mark.parametrize("room", range(0, 60, 5))
+def test_a_small_window_has_no_half_of_an_answered_round(room: int) -> None:
+    question, answer = dialogue(1)
+    cost = {question.id: 10, answer.id: 30}
+    system = SystemMemory(content="Be kind.")
+
+    for costs in (cost, {question.id: 30, answer.id: 10}):
+        prices = {**costs, system.id: 5}
+        units: list[list[MemoryItem]] = [[system], [question], [answer]]
+        kept = fit_rounds(units, room, cost=lambda item: prices[item.id])  # noqa: B023
+
+        spoken = [item for item in kept if item is not system]
+        assert spoken in ([], [question, answer])
+        assert room < 45 or len(kept) == 3

@@ -4,6 +4,7 @@ Each call is a line here; the work is in a module of its own, loaded when it is 
 """
 
 import builtins
+import inspect
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -12,7 +13,15 @@ from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import ItemRef, LimitNames, Time, as_id, read_time
+from orbiter.memory.agent.keywords import (
+    ItemRef,
+    LimitNames,
+    Time,
+    as_id,
+    checked_keywords,
+    question_pairs,
+    read_time,
+)
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
@@ -49,6 +58,10 @@ class _TimeSpan(TypedDict):
 def time_span(since: Time | None, until: Time | None) -> _TimeSpan:
     """Return both as a store takes them."""
     return {"since": read_time("since", since), "until": read_time("until", until)}
+
+
+PAIRS = 'questions with their answers, such as `[("Where does Ann live?", "Oslo")]`'
+"""What a call of `evaluate` needs."""
 
 
 class MaintenanceMixin(ScopedHandle):
@@ -152,25 +165,26 @@ class MaintenanceMixin(ScopedHandle):
             forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
         return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
 
+    @checked_keywords("evaluate", needs=PAIRS)
     async def evaluate(
         self,
-        questions: Iterable[tuple[str, ItemRef]] | Mapping[str, ItemRef],
+        questions: Iterable[tuple[str, ItemRef] | Mapping[str, object]] | Mapping[str, ItemRef],
         *,
         k: int = 10,
         mode: "RecallMode" = "hybrid",
         where: Where | None = None,
+        min_relevance: float = 0.0,
     ) -> "Evaluation":
         """Recall for each question, and return how often the answer was among the first *k* hits.
 
         Each comes with what answers it: a text that the memory contains, in any case of letters,
-        or the memory or its id. No model is asked, and nothing is changed. *mode* and *where* are
-        those of `recall`.
+        or the memory or its id. A table has these in its first two columns, or in `question` and
+        `expected`. No model is asked, and nothing is changed. *mode*, *where* and *min_relevance*
+        are those of `recall`.
         """
         from orbiter.memory.agent.results import Evaluation  # noqa: PLC0415
 
-        pairs: builtins.list[Any] = list(
-            questions.items() if isinstance(questions, Mapping) else questions
-        )
+        pairs = question_pairs(questions)
         for place, pair in enumerate(pairs):
             is_pair = isinstance(pair, tuple | list) and len(pair) == 2
             if not is_pair or not isinstance(pair[0], str):
@@ -180,20 +194,22 @@ class MaintenanceMixin(ScopedHandle):
                 )
         return Evaluation(
             [
-                await self._evaluated(question, answer, k=k, mode=mode, where=where)
+                await self._evaluated(
+                    question, answer, k=k, mode=mode, where=where, min_relevance=min_relevance
+                )
                 for question, answer in pairs
             ],
             k=k,
         )
 
     async def _evaluated(
-        self, question: str, answer: ItemRef, *, k: int, mode: "RecallMode", where: Where | None
+        self, question: str, answer: ItemRef, *, k: int, **options: Any
     ) -> "EvaluatedQuestion":
         from orbiter.memory.agent.results import EvaluatedQuestion  # noqa: PLC0415
 
         memory: Any = self  # a `ScopedMemory`, of which this is a part
         expected = require_text("expected", as_id(answer))
-        hits: RecallResult = await memory.recall(question, k=k, mode=mode, where=where)
+        hits: RecallResult = await memory.recall(question, k=k, **options)
         text = expected.casefold()
 
         def answers(item: MemoryItem) -> bool:
@@ -302,3 +318,15 @@ class MaintenanceMixin(ScopedHandle):
         with track(progress):
             start = read_time("since", since)
             return await undo(self._session, source, since=start, dry_run=dry_run)
+
+
+def _rename(owner: type, public: str) -> None:
+    """Have errors name the methods of *owner* by the class that people know them from."""
+    for each in list(vars(owner).values()):
+        method = each.fget if isinstance(each, property) else each
+        while inspect.isfunction(method):
+            method.__qualname__ = f"{public}.{method.__name__}"
+            method = getattr(method, "__wrapped__", None)
+
+
+_rename(MaintenanceMixin, "ScopedMemory")

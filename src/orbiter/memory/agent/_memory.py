@@ -254,6 +254,7 @@ class AgentMemory(Handle):
 
     # mem0's names
 
+    @checked_keywords("add")
     async def add(
         self,
         messages: Given | Sequence[Given],
@@ -282,6 +283,7 @@ class AgentMemory(Handle):
         handle, where = self._filtered(ids, filters)
         return await handle.recall(query, where=where, **names)
 
+    @checked_keywords("get_all")
     async def get_all(
         self,
         *,

@@ -8,7 +8,7 @@ was forgotten. So the store decides in one step, and of two who race one is refu
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orbiter.memory.agent.extraction_jobs import is_job
 from orbiter.memory.agent.inputs import (
@@ -39,6 +39,7 @@ __all__ = [
     "pages",
     "remove",
     "restore",
+    "tag_change",
     "versions",
 ]
 
@@ -50,11 +51,52 @@ _TRIES = 100
 """How often a change is retried when others were faster; so many may change one item at once."""
 
 
+class TagChange(NamedTuple):
+    """Tags that a memory gets, and tags that it loses."""
+
+    added: Sequence[str]
+    removed: Sequence[str]
+
+    def applied(self, item: MemoryItem) -> list[str]:
+        """Return the tags of *item* after the change: its own first, in their order."""
+        own = item.metadata.extra.get("tags")
+        tags = [*(own if isinstance(own, list) else []), *self.added]
+        return [tag for tag in dict.fromkeys(tags) if tag not in self.removed]
+
+
+def tag_change(
+    tags: Sequence[str] | None,
+    added: Sequence[str] | None,
+    removed: Sequence[str] | None,
+    extra: Mapping[str, object],
+) -> TagChange | None:
+    """Return the change of tags that `update` is asked for; `QueryError` if it contradicts itself.
+
+    *extra* are the other labels, which may hold *tags* already.
+    """
+    if added is None and removed is None:
+        return None
+    if tags is not None or "tags" in extra:
+        raise QueryError("`tags` replaces all tags; leave it out, or `add_tags` and `remove_tags`")
+    lists = {"add_tags": added, "remove_tags": removed}
+    checked = {name: _tags(name, each) for name, each in lists.items()}
+    if both := set(checked["add_tags"]) & set(checked["remove_tags"]):
+        raise QueryError(f"`{min(both)}` is among `add_tags` and `remove_tags`")
+    return TagChange(checked["add_tags"], checked["remove_tags"])
+
+
+def _tags(name: str, tags: Sequence[str] | None) -> list[str]:
+    if isinstance(tags, str):
+        raise QueryError(f"`{name}` must be a list of strings, not {tags!r}")
+    return list(dict.fromkeys(require_text(name, tag) for tag in tags or ()))
+
+
 def edit_of(
     scope: MemoryMetadata,
     content: str | None,
     marks: Mapping[str, object],
     *,
+    swap: "TagChange | None" = None,
     source: str | None,
     status: MemoryStatus | None,
     expires: Time | timedelta | Literal["never"] | None,
@@ -64,6 +106,8 @@ def edit_of(
 
     def edit(item: MemoryItem) -> None:
         new = {**marks, **_edited(item, content, source)}
+        if swap is not None:
+            new["tags"] = swap.applied(item)
         if content is not None or INDEXED_BY in marks:
             _check_is_free(item)
         if content is not None:

@@ -65,6 +65,19 @@ _CALLS = {
 }
 """What else people call a method; a handle that has it answers with its name."""
 
+_WAYS = {
+    "ScopedMemory": (
+        ("count size total", "`stats().items` counts memories, `count_by(field)` by a field"),
+    ),
+    "Chat": (
+        (
+            "clear delete erase forget remove reset",
+            'the handle of its user forgets it: `forget(where={"session_id": chat.id})`',
+        ),
+    ),
+}
+"""What is done otherwise, by the class that somebody looked for it in."""
+
 _PERSONA = ("character", "instructions", "persona", "soul", "system", "system_prompt")
 
 _LIBRARY = __name__.partition(".agent.")[0]
@@ -97,6 +110,8 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
         )
     elif scope in SCOPE_FIELDS:
         way = f"the handle says whose it is: `memory.scope({scope}=…).{call}(…)`"
+    elif name == "infer":
+        way = "what is given is stored as it is; `MemoryOrchestrator` derives facts, with a model"
     elif call == "context" and name in _PERSONA:
         way = "the persona is the memory's: `AgentMemory(…, persona=…)`"
     elif "what" in names and name in ("author", "name", "role", "speaker"):
@@ -113,7 +128,10 @@ def unknown_attribute(handle: object, name: str) -> AttributeError:
     """Return the error for what *handle* does not have, with what it is called here, if it is."""
     cls = type(handle)
     text = f"{cls.__name__!r} object has no attribute {name!r}"
-    if not name.startswith("_"):
+    way = next((text for names, text in _WAYS.get(cls.__name__, ()) if name in names.split()), "")
+    if way:
+        text += f"; {way}"
+    elif not name.startswith("_"):
         own = [each for each in dir(cls) if not each.startswith("_")]
         meant = next(
             (each for each in _CALLS if each in own and name in _CALLS[each].split()), None

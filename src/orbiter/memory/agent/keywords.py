@@ -31,6 +31,7 @@ __all__ = [
     "as_id",
     "as_name",
     "checked_keywords",
+    "question_pairs",
     "read_time",
     "row_as_item",
     "rows_as_items",
@@ -155,6 +156,16 @@ def _rows_of(table: Any) -> Any:
     return list(table) if isinstance(table, Iterator) else table
 
 
+def question_pairs(questions: Any) -> list[Any]:
+    """Return questions with their answers as pairs; of a table, two of its columns."""
+    rows = list(questions.items() if isinstance(questions, Mapping) else _rows_of(questions))
+    if not rows or not all(isinstance(row, Mapping) and len(row) >= 2 for row in rows):
+        return rows
+    names = [*rows[0]]
+    named = ("question", "expected") if {"question", "expected"} <= {*names} else names[:2]
+    return [tuple(row.get(name) for name in named) for row in rows]
+
+
 def _plain_row(place: int, row: Any) -> Any:
     """Return the fields of a row as JSON has them, and nothing for a missing value."""
     if not isinstance(row, Mapping):
@@ -164,6 +175,45 @@ def _plain_row(place: int, row: Any) -> Any:
         return plain_json(present)
     except ValueError as exc:
         raise QueryError(f"row {place} cannot be stored: {exc}") from None
+
+
+def _with_named_times(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with the column that `created_at` names as `created_at`."""
+    column = kwargs.get("created_at")
+    if not isinstance(column, str):
+        return args, kwargs
+    rows = _rows_of(args[0] if args else kwargs.get(_ROWS))
+    names = [*rows[0]] if isinstance(rows, list) and rows and isinstance(rows[0], Mapping) else []
+    if column not in names:
+        if names and not _is_time(column):
+            raise QueryError(
+                f"`created_at` is neither a time nor a column of the rows: {column!r}; they have "
+                f"`{'`, `'.join(map(str, names))}`"
+            )
+        return args, kwargs
+    if column != "created_at":
+        if "created_at" in names:
+            raise QueryError(
+                f"rows have a column `created_at` beside `{column}`; rename or remove one of them"
+            )
+        rows = [
+            {"created_at" if name == column else name: cell for name, cell in row.items()}
+            if isinstance(row, Mapping)
+            else row
+            for row in rows
+        ]
+    others = {name: value for name, value in kwargs.items() if name not in ("created_at", _ROWS)}
+    return (rows, *args[1:]), others
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _plain_labels(extra: Any) -> Any:
@@ -244,6 +294,8 @@ class ArgumentReader:
             kwargs = self._renamed(kwargs)
         args = tuple(map(plain_value, args))
         kwargs = {name: plain_value(value) for name, value in kwargs.items()}
+        if self._order[:1] == [_ROWS] and kwargs.get("text") is not None:
+            args, kwargs = _with_named_times(args, kwargs)
         if not self._special.isdisjoint(kwargs):
             kwargs = {name: self._value(name, value) for name, value in kwargs.items()}
         if args and not self._special.isdisjoint(self._order[: len(args)]):
@@ -320,15 +372,25 @@ def checked_keywords(
             names[-1:] = OwnerNames.__annotations__
         known = frozenset(names)
 
-        @wraps(method)
-        def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        def check(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
             if not kwargs.keys() <= known:
                 wrong = next(name for name in kwargs if name not in known)
                 raise unknown_keyword(call, wrong, names)
             if needs and len(args) == 1 and not kwargs:  # the handle alone
                 raise TypeError(f"`{call}` needs {needs}")
+
+        @wraps(method)
+        def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            check(args, kwargs)
             return method(*args, **kwargs)
 
+        @wraps(method)
+        async def awaited(*args: _P.args, **kwargs: _P.kwargs) -> Any:
+            check(args, kwargs)
+            return await method(*args, **kwargs)  # type: ignore[misc]  # a coroutine
+
+        if inspect.iscoroutinefunction(method):  # as the blocking forms ask, too
+            return awaited  # type: ignore[return-value]  # which returns the same
         return checked
 
     return decorate

@@ -21,6 +21,7 @@ from orbiter.memory.agent._updates import (
     insert_one,
     remove,
     restore,
+    tag_change,
 )
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.hints import CHAT_NAME, advised
@@ -56,7 +57,6 @@ from orbiter.memory.agent.runtime import (
     versioned,
 )
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.audit import silently
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
@@ -156,7 +156,8 @@ class ScopedMemory(MaintenanceMixin):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
-        all others go to its `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        all others go to its `metadata.extra`. Then *created_at* may name the column of times. Rows
+        are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
@@ -271,6 +272,8 @@ class ScopedMemory(MaintenanceMixin):
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
+        add_tags: Sequence[str] | None = None,
+        remove_tags: Sequence[str] | None = None,
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
@@ -282,6 +285,7 @@ class ScopedMemory(MaintenanceMixin):
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
+        *tags* are all it has then; *add_tags* and *remove_tags* leave the others as they are.
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
         *expires* and *index* are as for `remember`; `never` removes the expiry. With
@@ -289,12 +293,15 @@ class ScopedMemory(MaintenanceMixin):
         raised, and nothing is changed.
         """
         more = labels(tags, importance, source, extra, index=index)
-        if not more and content is None and status is None and expires is None:
+        swap = tag_change(tags, add_tags, remove_tags, more)
+        if not more and not swap and content is None and status is None and expires is None:
             raise QueryError(
                 "there is nothing to change; give `content`, `tags=` or others; "
                 '`expires="never"` removes the expiry'
             )
-        edit = edit_of(self._scope, content, more, source=source, status=status, expires=expires)
+        edit = edit_of(
+            self._scope, content, more, swap=swap, source=source, status=status, expires=expires
+        )
         store = await self._store()
         item_id = as_id(item_id)
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
@@ -414,7 +421,8 @@ class ScopedMemory(MaintenanceMixin):
         )
         page = page_of(found, limit, last)
         if any(item.memory_type == "fact" for item in page):
-            from orbiter.memory.model.facts.spans import ended  # noqa: PLC0415 - not all have facts
+            from orbiter.memory.model.audit import silently  # noqa: PLC0415 - not all have facts
+            from orbiter.memory.model.facts.spans import ended  # noqa: PLC0415
 
             with silently():
                 page.ended = await ended(store, self._filter, page)
@@ -453,6 +461,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # mem0's names
 
+    @checked_keywords("add")
     async def add(
         self,
         messages: Given | Sequence[Given],
@@ -471,6 +480,7 @@ class ScopedMemory(MaintenanceMixin):
         """Recall; *filters* are `where`."""
         return await self.recall(query, where=filters, **names)
 
+    @checked_keywords("get_all")
     async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> "Page":
         """List what is remembered, newest first; *filters* are `where`."""
         return await self.list(limit=limit, where=filters)

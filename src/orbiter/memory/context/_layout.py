@@ -194,13 +194,27 @@ def fit_rounds(
             break
         starts[number] = total
     if rounds and not starts:  # not even the newest round fits
-        return _trimmed(items, room, cost)
+        return _without_half(_trimmed(items, room, cost), rounds[-1])
     filled = [number for number, kept in starts.items() if kept * 2 >= left]
     start = min(starts, default=0)
     if filled and start:  # else all of it fits
         start = max(filled, key=lambda number: _roundness(rounds[number - 1][0], rounds[number][0]))
     before = [item for each in rounds[:start] for item in each if role_of(item) == "system"]
     return before + [item for each in rounds[start:] for item in each]
+
+
+def _without_half(kept: list[MemoryItem], newest: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return *kept* without a question whose answer was left out, or the other way round.
+
+    A model would answer the one again, and could not tell what the other is about. What only tools
+    have answered so far is kept: the model is to go on from there.
+    """
+    spoken = [item for item in newest if role_of(item) != "system"]
+    held = {id(item) for item in kept}
+    is_answered = len(spoken) > 1 and role_of(spoken[0]) == "human" and role_of(spoken[-1]) == "ai"
+    if not is_answered or {id(spoken[0]), id(spoken[-1])} <= held:
+        return kept
+    return [item for item in kept if role_of(item) == "system"]
 
 
 def _roundness(before: MemoryItem, item: MemoryItem) -> tuple[int, int]:

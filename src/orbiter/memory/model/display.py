@@ -128,6 +128,11 @@ class TableList(list[_RowT], Table):
     def __getitem__(self, index: slice, /) -> Self: ...
 
     def __getitem__(self, index: SupportsIndex | slice, /) -> _RowT | Self:
+        if isinstance(index, str):
+            raise TypeError(
+                f"`{type(self).__name__}` is a list, and has no {index!r}: iterate over it, or "
+                "take `[0]`"
+            )
         if not isinstance(index, slice):
             return super().__getitem__(index)
         part = type(self).__new__(type(self))  # whose arguments each class has in its own order

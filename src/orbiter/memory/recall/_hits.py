@@ -30,6 +30,15 @@ _TOLD: dict[ExcludedReason, str] = {
     "relevance": "less relevant than asked for",
 }
 
+_MEANT = {
+    "content": ("document", "memory", "message", "page_content", "text", "value"),
+    "relevance": ("confidence", "probability", "similarity"),
+    "metadata": ("extra", "tags"),
+    "why": ("explanation", "reason", "reasons"),
+    "created_at": ("date", "time", "timestamp"),
+}
+"""What else people call a field of a hit."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Hit:
@@ -92,6 +101,13 @@ class Hit:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", Explanation(self.why))  # a plain tuple will do
+
+    if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
+
+        def __getattr__(self, name: str) -> object:
+            own = next((each for each, others in _MEANT.items() if name in others), None)
+            way = f"; did you mean `{own}`?" if own else ""
+            raise AttributeError(f"'Hit' object has no attribute {name!r}{way}")
 
     def __repr__(self) -> str:
         text, why = shortened(self.passage or self.item.content), shortened(str(self.why))

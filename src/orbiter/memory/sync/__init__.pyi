@@ -239,7 +239,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
-        all others go to its `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        all others go to its `metadata.extra`. Then *created_at* may name the column of times. Rows
+        are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
@@ -329,6 +330,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
+        add_tags: Sequence[str] | None = None,
+        remove_tags: Sequence[str] | None = None,
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
@@ -344,6 +347,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
+        *tags* are all it has then; *add_tags* and *remove_tags* leave the others as they are.
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
         *expires* and *index* are as for `remember`; `never` removes the expiry. With
@@ -533,7 +537,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
-        all others go to its `metadata.extra`. Rows are dicts, a DataFrame, or a `csv.DictReader`.
+        all others go to its `metadata.extra`. Then *created_at* may name the column of times. Rows
+        are dicts, a DataFrame, or a `csv.DictReader`.
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
@@ -575,6 +580,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         content: str | None = None,
         *,
         tags: Sequence[str] | None = None,
+        add_tags: Sequence[str] | None = None,
+        remove_tags: Sequence[str] | None = None,
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
@@ -586,6 +593,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
+        *tags* are all it has then; *add_tags* and *remove_tags* leave the others as they are.
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
         *expires* and *index* are as for `remember`; `never` removes the expiry. With
@@ -721,17 +729,19 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Return how many memories there are in this scope."""
     def evaluate(
         self,
-        questions: Iterable[tuple[str, ItemRef]] | Mapping[str, ItemRef],
+        questions: Iterable[tuple[str, ItemRef] | Mapping[str, object]] | Mapping[str, ItemRef],
         *,
         k: int = 10,
         mode: RecallMode = "hybrid",
         where: Where | None = None,
+        min_relevance: float = 0.0,
     ) -> Evaluation:
         """Recall for each question, and return how often the answer was among the first *k* hits.
 
         Each comes with what answers it: a text that the memory contains, in any case of letters,
-        or the memory or its id. No model is asked, and nothing is changed. *mode* and *where* are
-        those of `recall`.
+        or the memory or its id. A table has these in its first two columns, or in `question` and
+        `expected`. No model is asked, and nothing is changed. *mode*, *where* and *min_relevance*
+        are those of `recall`.
         """
     def evict(
         self,

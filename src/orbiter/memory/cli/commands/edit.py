@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._completion import complete_ids
+from orbiter.memory.cli._completion import complete_ids, complete_tags
 from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
 from orbiter.memory.cli._item_ids import find_id, find_ids, not_there, note_replaced
 from orbiter.memory.cli._options import (
@@ -59,6 +59,14 @@ async def edit(  # noqa: PLR0913 - what may be changed
     ] = None,
     *,
     tag: Tags = None,
+    add_tag: Annotated[
+        list[str] | None,
+        typer.Option("--add-tag", help="A tag to add.", autocompletion=complete_tags),
+    ] = None,
+    remove_tag: Annotated[
+        list[str] | None,
+        typer.Option("--remove-tag", help="A tag to remove.", autocompletion=complete_tags),
+    ] = None,
     importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
     source: Annotated[str | None, typer.Option(help="Its source.")] = None,
     extra: Annotated[str | None, typer.Option(help="Extra fields: a JSON object.")] = None,
@@ -85,7 +93,9 @@ async def edit(  # noqa: PLR0913 - what may be changed
     if (expires or "").strip().lower() != "never":
         end = read_end("expires", expires)
     changed = (importance, source, labels, end, index)
-    has_labels = bool(tag) or any(each is not None for each in changed)
+    if tag and (add_tag or remove_tag):
+        raise UsageError("`--tag` replaces all tags; leave it out, or `--add-tag`, `--remove-tag`")
+    has_labels = bool(tag or add_tag or remove_tag) or any(each is not None for each in changed)
     async with run.scoped() as memory:
         item_id = await find_id(run, memory, item_id)
         text = read_words(words) if words else None
@@ -102,6 +112,8 @@ async def edit(  # noqa: PLR0913 - what may be changed
                 item_id,
                 text,
                 tags=tag or None,
+                add_tags=add_tag or None,
+                remove_tags=remove_tag or None,
                 importance=importance,
                 source=source,
                 extra=labels,
