@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from typing_extensions import Protocol, runtime_checkable
 
@@ -17,6 +18,9 @@ from orbiter.memory.errors import InvalidItemError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
 from orbiter.memory.model.validation import StructuralMeta, check_positive
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.audit import AuditAction
 
 __all__ = [
     "MAX_CHANGES",
@@ -38,6 +42,7 @@ __all__ = [
     "check_order",
     "check_ttl",
     "check_value",
+    "count_changes",
     "instant_of",
     "joined_path",
     "last_changes",
@@ -404,6 +409,18 @@ def split_path(text: str) -> EntryPath:
 def path_span(text: str) -> tuple[str, str]:
     """Return where paths at and below that of a text begin, and what is behind all of them."""
     return text, text[:-1] + chr(ord(_END) + 1)
+
+
+def count_changes(
+    changes: "Sequence[Put | Delete]", versions: Sequence[int]
+) -> "dict[AuditAction, int]":
+    """Return how many entries *changes* stored and removed; *versions* is what `write` returned."""
+    last = {
+        (joined_path(each.path), each.key): (each, version)
+        for each, version in zip(changes, versions, strict=True)
+    }
+    gone = [version for each, version in last.values() if not isinstance(each, Put)]
+    return {"stored": len(last) - len(gone), "removed": sum(version > 0 for version in gone)}
 
 
 def last_changes(changes: "Sequence[Put | Delete]") -> "dict[tuple[str, str], Put | Delete]":

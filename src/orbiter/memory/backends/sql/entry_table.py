@@ -4,12 +4,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from orbiter.memory.backends.sql.audit import SQLAudit
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
 from orbiter.memory.errors import QueryError, VersionConflict
-from orbiter.memory.model.audit import AuditAction, common_scope
+from orbiter.memory.model.audit import common_scope
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import (
     Entry,
@@ -24,6 +25,7 @@ from orbiter.memory.model.key_value import (
     check_order,
     check_ttl,
     check_value,
+    count_changes,
     instant_of,
     joined_path,
     last_changes,
@@ -55,23 +57,13 @@ class SQLKeyValue:
 
     def __init__(self, database: SQLAudit) -> None:
         self._database = database
+        self._write = database._write_entries
 
     async def write(self, changes: Sequence[Any], *, scope: MemoryMetadata) -> list[int]:
         """Make all changes, or none; return the version of each, 0 for what was not there."""
         checked = check_changes(changes)
-        last = last_changes(checked)
-        names = [(joined_path(each.path), each.key) for each in checked]
-
-        def counts(versions: list[int]) -> dict[AuditAction, int]:
-            made = dict(zip(names, versions, strict=True))
-            gone = [name for name, each in last.items() if not isinstance(each, Put)]
-            return {
-                "stored": len(last) - len(gone),
-                "removed": sum(made[name] > 0 for name in gone),
-            }
-
         steps = lambda: self._steps(scope).write(checked)  # noqa: E731
-        return await self._database._write_entries(steps, scope, "kv.write", counts)
+        return await self._write(steps, scope, "kv.write", partial(count_changes, checked))
 
     async def get(
         self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata
@@ -147,26 +139,20 @@ class SQLKeyValue:
         place, seconds = joined_path(check_entry_path(path)), check_ttl(ttl)
         checked = [check_value(value) for value in values]
         steps = lambda: self._steps(scope).append(place, checked, seconds)  # noqa: E731
-        return await self._database._write_entries(
-            steps, scope, "kv.append", lambda keys: {"stored": len(keys)}
-        )
+        return await self._write(steps, scope, "kv.append", lambda keys: {"stored": len(keys)})
 
     async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
         """Remove the last entry of a path, and return it."""
         place = joined_path(check_entry_path(path))
         steps = lambda: self._steps(scope).pop(place)  # noqa: E731
-        rows = await self._database._write_entries(
-            steps, scope, "kv.pop", lambda rows: {"removed": len(rows)}
-        )
+        rows = await self._write(steps, scope, "kv.pop", lambda rows: {"removed": len(rows)})
         return _entry(rows[0]) if rows else None
 
     async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
         """Remove all entries at and below a path for good; return how many."""
         place = joined_path(check_entry_path(path))
         steps = lambda: self._steps(scope).clear(place)  # noqa: E731
-        return await self._database._write_entries(
-            steps, scope, "kv.clear", lambda count: {"removed": count}
-        )
+        return await self._write(steps, scope, "kv.clear", lambda count: {"removed": count})
 
     async def dump(
         self,
@@ -196,7 +182,7 @@ class SQLKeyValue:
         in_order = sorted(entries, key=_stored_name)  # as everybody locks
         shared = common_scope(dict(Query(metadata=each.scope).wanted) for each in in_order)  # type: ignore[arg-type]  # names of fields
         steps = lambda: _load(dialect, in_order, overwrite=overwrite)  # noqa: E731
-        written = await self._database._write_entries(
+        written = await self._write(
             steps,
             MemoryMetadata(**shared),
             "import",
