@@ -1,12 +1,16 @@
 """The page of memories on the move: what it offers, and what is gone for good."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
+import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.audit import acting_as
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
 ANN = {"user_id": "ann"}
@@ -143,3 +147,52 @@ async def test_what_goes_wrong_after_the_answer_began_is_told_in_it(
     assert answer.status_code == 200
     assert 'class="notice bad"' in answer.text
     assert "nowhere &lt;b&gt;" in answer.text
+
+
+@pytest.fixture
+async def audited(tmp_path: Path) -> AsyncIterator[AgentMemory]:
+    async with AgentMemory(tmp_path / "audited.db", audit="writes", summaries=None) as made:
+        yield made
+
+
+async def test_the_audit_log_is_shown_to_whoever_answers_for_everyone(
+    audited: AgentMemory, keys: KeyFile, served: Served, client: Client
+) -> None:
+    with acting_as("the <b>import</b>"):
+        note = await audited.scope(**ANN).remember("Mia hates peanuts")
+    with acting_as("ben"):
+        for number in range(25):
+            await audited.scope(user_id="ben").remember(f"Ben's {number}")
+    url = await served(audited, keys=keys)
+    admin = Visitor(client(url, new_key(keys, "admin")))
+    of_ann = client(url, new_key(keys, "admin", user="ann"))
+
+    page = await admin.look("/data")
+    newest = (await admin.http.get("/ui/data/audit", params={"actor": ""})).text
+    older = (await admin.http.get("/ui/data/audit", params={"before": "8"})).text
+    by_ben = (await admin.http.get("/ui/data/audit", params={"actor": "ben"})).text
+    by_zoe = (await admin.http.get("/ui/data/audit", params={"actor": "zoe"})).text
+    ann_alone = (await admin.http.get("/ui/data/audit", params=ANN)).text
+    refused = await of_ann.get("/ui/data/audit")
+
+    assert 'hx-get="/ui/data/audit"' in page
+    assert newest.count("<li class") == 21  # and the button
+    assert "before=8" in newest
+    assert "peanuts" not in newest + older
+    assert "&lt;b&gt;import&lt;/b&gt;" in older
+    assert note.id[:12] in older
+    assert "Older entries" not in older
+    assert "import" not in by_ben
+    assert "No entry by" in by_zoe
+    assert ann_alone.count("<li class") == 1
+    assert refused.status_code == 403
+    assert 'hx-get="/ui/data/audit' not in await Visitor(of_ann).look("/data")
+
+
+async def test_a_store_without_an_audit_log_says_how_to_begin_one(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    shown = await client(await served()).get("/ui/data/audit")
+
+    assert shown.status_code == 200
+    assert "orbiter-memory audit begin" in shown.text

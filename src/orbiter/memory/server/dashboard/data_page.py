@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.dashboard.facts_page import scope_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
@@ -15,6 +15,8 @@ __all__ = ["pages"]
 pages = Pages()
 
 _ERASE = operations_of("memory")["erase"]
+_ENTRIES = 20
+"""Entries of the audit log that are shown at a time, the newest first."""
 _JOBS = 5
 """Jobs that the page shows, the newest."""
 
@@ -115,6 +117,38 @@ def _scope_of(ask: Ask) -> dict[str, str]:
 
 def _name(scope: dict[str, str]) -> str:
     return scope.get("user_id") or list(scope.values())[-1]
+
+
+# What was done
+
+
+@pages.part("GET", "/ui/data/audit", "parts/audit.html", role="admin")
+async def audit(ask: Ask) -> Data:
+    """Show the newest entries of the audit log, or those before a number."""
+    if scope_of(ask.principal.scope):
+        raise AccessError("the audit log is everyone's, and your key is for one user or agent")
+    before = as_number("before", ask.text("before"), 0, least=0, most=2**53)
+    scope = scope_of(ask.handle.scope)
+    try:
+        entries = await ask.server.memory.audit.entries(
+            user_id=scope.get("user_id"),
+            session_id=scope.get("session_id"),
+            task_id=scope.get("task_id"),
+            agent_id=scope.get("agent_id"),
+            by=ask.text("actor").strip() or None,
+            before=before or None,
+            limit=_ENTRIES + 1,
+        )
+    except UnsupportedError as error:
+        return {"missing": str(error)}
+    page = entries[:_ENTRIES]
+    return {
+        "missing": "",
+        "entries": page,
+        "actor": ask.text("actor").strip(),
+        "is_first": not before,
+        "older": page[-1].number if len(entries) > _ENTRIES else None,
+    }
 
 
 # Within a budget
