@@ -488,3 +488,31 @@ async def test_what_a_machine_says_whose_clock_is_behind_is_still_shown(
     for budget in range(250, 501, 50):
         context = await chat.context("go on", budget=budget, memory_limit=0)
         assert "said late" in context.text, budget
+
+
+async def test_beside_a_summary_an_answer_keeps_its_question(
+    url: str, open_memory: Open, who: str
+) -> None:
+    config = SummaryConfig(message_threshold=5, keep_recent=3)
+    script = ScriptedSummarizer(*["what was said before"] * 20)
+    memory = open_memory(url, summarizer=script, summaries=config)
+    chat = memory.scope(user_id=who).chat("c")
+    for number in range(12):
+        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
+        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+        await memory.flush()
+    assert await chat.summary() is not None
+
+    counts = []
+    for budget in range(250, 901, 50):
+        context = await chat.context("go on", budget=budget, memory_limit=0)
+        questions, answers = [
+            [number for number in range(12) if f"{word} {number}, " in context.text]
+            for word in ("question", "answer")
+        ]
+        assert questions == answers, budget
+        assert context.tokens <= budget
+        if "what was said before" in context.text:
+            counts.append(len(questions))
+
+    assert 2 in counts, "what is not summed up begins with an answer, whose question is shown"

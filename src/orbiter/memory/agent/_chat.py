@@ -439,13 +439,19 @@ def _has_items(what: Given | Sequence[Given]) -> bool:
 
 
 def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:
+    """Return what came after *summary*, from the question that its first answer belongs to."""
     ids = [item.id for item in items]
     first = ids.index(summary.covers_id) + 1 if summary.covers_id in ids else 0
-    return [
-        item
+    later = [
+        place
         for place, item in enumerate(items)
-        if (place >= first and not summary.covers_by_time(item)) or role_of(item) == "system"
+        if place >= first and not summary.covers_by_time(item) and role_of(item) != "system"
     ]
+    start = later[0] if later else len(items)
+    while later and start and role_of(items[start]) != "human":
+        start -= 1
+    kept = {*range(start, min(later, default=start)), *later}
+    return [item for place, item in enumerate(items) if place in kept or role_of(item) == "system"]
 
 
 def _is_too_old(dropped: "Dropped") -> bool:
