@@ -163,13 +163,14 @@ async def test_the_audit_log_is_shown_to_whoever_answers_for_everyone(
     with acting_as("ben"):
         for number in range(25):
             await audited.scope(user_id="ben").remember(f"Ben's {number}")
+    await audited.scope(user_id="zac").kv.put(("prefs",), "theme", b"dark")
     url = await served(audited, keys=keys)
     admin = Visitor(client(url, new_key(keys, "admin")))
     of_ann = client(url, new_key(keys, "admin", user="ann"))
 
     page = await admin.look("/data")
     newest = (await admin.http.get("/ui/data/audit", params={"actor": ""})).text
-    older = (await admin.http.get("/ui/data/audit", params={"before": "8"})).text
+    older = (await admin.http.get("/ui/data/audit", params={"before": "9"})).text
     by_ben = (await admin.http.get("/ui/data/audit", params={"actor": "ben"})).text
     by_zoe = (await admin.http.get("/ui/data/audit", params={"actor": "zoe"})).text
     ann_alone = (await admin.http.get("/ui/data/audit", params=ANN)).text
@@ -177,7 +178,8 @@ async def test_the_audit_log_is_shown_to_whoever_answers_for_everyone(
 
     assert 'hx-get="/ui/data/audit"' in page
     assert newest.count("<li class") == 21  # and the button
-    assert "before=8" in newest
+    assert "before=9" in newest
+    assert "1 key-value entry" in newest
     assert "peanuts" not in newest + older
     assert "&lt;b&gt;import&lt;/b&gt;" in older
     assert note.id[:12] in older

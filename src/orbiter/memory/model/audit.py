@@ -86,6 +86,11 @@ class AuditEntry:
     hash: str = ""
     """Of this entry and the hash before it: whoever knows the last one knows that none changed."""
 
+    @property
+    def is_of_entries(self) -> bool:
+        """Whether it counts key-value entries, not memories."""
+        return self.action in ("stored", "removed")
+
 
 @dataclass(frozen=True, slots=True)
 class AuditProblem:

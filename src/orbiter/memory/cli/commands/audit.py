@@ -155,7 +155,10 @@ def _show_entry(run: CommandContext, each: "AuditEntry") -> None:
     by = f" by {one_line(each.by)}" if each.by else ""
     call = f" ({one_line(each.call)})" if each.call else ""
     version = f" · v{each.version}" if each.version else ""
-    many = f" · {counted(each.count)}" if each.count != len(each.item_ids) else ""
+    noun = (
+        ("key-value entry", "key-value entries") if each.is_of_entries else ("memory", "memories")
+    )
+    many = f" · {counted(each.count, *noun)}" if each.count != len(each.item_ids) else ""
     ids = shortened(one_line(" ".join(each.item_ids)), 2 * run.out.console.width)
     head = styled((each.action, "bold"), f"{call}{by}", (f"  {ago(each.at)}{version}{many}", "dim"))
     lines = [head, styled((ids, "dim"))] if ids else [head]
