@@ -270,18 +270,6 @@ def test_an_export_of_entries_alone_says_how_many(cli: Cli, tmp_path: Path) -> N
     assert nobody == f"{none}  0 memories\n"
 
 
-def test_an_export_is_for_whom_it_belongs_to(cli: Cli, tmp_path: Path) -> None:
-    cli.remember("tea")
-    path = str(tmp_path / "alice.jsonl")
-    cli.ok("export", path)
-
-    refused = cli("import", path, "--user", "bob")
-
-    assert refused.exit_code == 1
-    assert "give `--all`, or `--user alice`" in refused.stderr
-    assert "1 unchanged" in cli.ok("import", path, "--all")
-
-
 def test_nothing_is_written_over_and_only_lines_go_to_stdout(cli: Cli, tmp_path: Path) -> None:
     cli.remember("tea")
     path = tmp_path / "notes.csv"
@@ -457,7 +445,15 @@ def test_a_file_of_another_user_names_its_owner(cli: Cli, tmp_path: Path) -> Non
     assert refused.exit_code == 1
     assert "belongs to user `alice`, not to this scope" in refused.stderr
     assert "they stay their owner's: give `--all`, or `--user alice`" in refused.stderr
-    assert cli("import", path, "--user", "alice").exit_code == 0
+    assert "`--owner alice` copies them for this user" in refused.stderr
+    assert "1 unchanged" in cli.ok("import", path, "--user", "alice")
+    assert "1 unchanged" in cli.ok("import", path, "--all")
+    assert "1 new" in cli.ok("import", path, "--user", "bob", "--owner", "alice")
+    assert "likes tea" in cli.ok("list", "--user", "bob")
+    new = ("--url", f"sqlite:///{tmp_path / 'new.db'}")
+    assert cli("import", path, "--user", "bob", "--owner", "dave", *new).exit_code == 1
+    assert not (tmp_path / "new.db").exists()
+    assert "1 new" in cli.ok("import", path, "--user", "bob", "--owner", "alice", *new)
 
 
 def test_a_table_is_imported_once_and_a_row_without_text_is_named_by_its_line(

@@ -107,6 +107,31 @@ async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(
     assert list(temporary.iterdir()) == []
 
 
+async def test_a_key_for_one_user_copies_the_export_of_another(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile, tmp_path: Path
+) -> None:
+    ann, bob = memory.scope(user_id="ann"), memory.scope(user_id="bob")
+    await memory.scope(user_id="ann", by="ann").remember("likes tea")
+    await export_file(ann, tmp_path / "ann.jsonl")
+    file = (tmp_path / "ann.jsonl").read_bytes()
+    url = await served(keys=keys, **BARE)
+    http = client(url, new_key(keys, user="bob"))
+
+    refused = await http.post("/v1/import", content=file)
+    copied = await http.post("/v1/import", params={"owner": "ann"}, content=file)
+    async with AgentMemory(url, token=new_key(keys, "admin")) as admin:
+        again = await import_file(admin.scope("bob"), tmp_path / "ann.jsonl", owner="ann")
+
+    assert refused.status_code == 403
+    assert '`owner="ann"` copies them' in refused.json()["detail"]
+    assert lines(copied)[-1]["report"]["stored"] == 1  # type: ignore[index]
+    assert (again.stored, again.found) == (0, 1)
+    [item] = await bob.list()
+    assert (item.content, item.metadata.user_id) == ("likes tea", "bob")
+    assert (await bob.history(item.id))[0].by != "ann"
+    assert len(await ann.list()) == 1
+
+
 async def test_every_format_is_written(
     served: Served, client: Client, memory: AgentMemory, temporary: Path
 ) -> None:

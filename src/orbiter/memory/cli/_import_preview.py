@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.records import Record
-from orbiter.memory.transfer import ImportResult, import_records
+from orbiter.memory.transfer import ImportResult
 from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, recognised
 from orbiter.memory.transfer.io.open_source import open_source
-from orbiter.memory.transfer.native import is_native
-from orbiter.memory.transfer.reader import Reader, refuse_columns, refuse_owner
+from orbiter.memory.transfer.native import is_native, store_records
+from orbiter.memory.transfer.reader import Reader, refuse_columns
 from orbiter.memory.transfer.report import Report
 
 __all__ = ["Looked", "is_ours", "kind_of", "look"]
@@ -51,9 +51,8 @@ async def look(
     names = MemoryMetadata(**(scope or {}))
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
     if format == NATIVE or (format == AUTO and has_our_name):
-        refuse_owner(owner, NATIVE, str(path))
         refuse_columns(columns, NATIVE, str(path))
-        found = await import_records(_Nowhere(), path, scope=names if scope else None)
+        found = await store_records(_Nowhere(), path, scope=names if scope else None, owner=owner)
         return Looked(found, has_more=bool(found.found))
     return await asyncio.to_thread(_beginning, path, names, format, owner, columns)
 

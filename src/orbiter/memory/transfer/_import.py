@@ -28,12 +28,12 @@ from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native, store_records
-from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_columns, refuse_owner
+from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem, refuse_columns
 from orbiter.memory.transfer.report import ImportResult, Report, note_stored
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer.native import ExportResult
-    from orbiter.memory.transfer.untrusted_native import Sender, UntrustedImport
+    from orbiter.memory.transfer.native_rewrite import NativeRewrite, Sender
 __all__ = ["FileEngine", "check_path", "import_into", "session_for"]
 
 Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
@@ -80,7 +80,6 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     aside = FileThread()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
-            refuse_owner(owner, NATIVE, path)
             refuse_columns(columns, NATIVE, path)
             return await store_records(
                 store,
@@ -88,7 +87,8 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
                 scope=own,
                 progress=progress,
                 limits=limits,
-                rewriter=_rewriter(store, scope, sender),
+                owner=owner,
+                rewriter=_rewriter(store, scope, sender, owner),
             )
         await aside.run(reader.open)
         coming = aside.run(reader.batch)
@@ -122,13 +122,14 @@ def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
 
 
 def _rewriter(
-    store: Store, scope: MemoryMetadata, sender: "Sender | None"
-) -> "UntrustedImport | None":
-    if sender is None:
+    store: Store, scope: MemoryMetadata, sender: "Sender | None", owner: str | None
+) -> "NativeRewrite | None":
+    other = None if scope.user_id in (None, owner) else owner  # its own memories stay as they are
+    if sender is None and other is None:
         return None
-    from orbiter.memory.transfer.untrusted_native import UntrustedImport  # noqa: PLC0415 - a server's only
+    from orbiter.memory.transfer.native_rewrite import NativeRewrite  # noqa: PLC0415 - seldom needed
 
-    return UntrustedImport(store, scope, sender)
+    return NativeRewrite(store, scope, sender=sender, owner=other)
 
 
 @dataclass

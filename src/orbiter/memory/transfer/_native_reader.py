@@ -7,8 +7,10 @@ import hashlib
 import json
 import stat
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
@@ -21,8 +23,9 @@ from orbiter.memory.model.records import Record
 from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
 from orbiter.memory.transfer.io.json_stream import check_shape
 from orbiter.memory.transfer.io.open_source import Tally
+from orbiter.memory.transfer.report import Problem
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "is_native", "record_pages"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "Selection", "is_native", "record_pages"]
 
 FORMAT = "orbiter-memory records"
 """What the first line of a file calls it."""
@@ -35,6 +38,45 @@ MAX_LINE = 256 * 2**20
 """Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
 
 _CHUNK = 2**18
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is taken of a file: all, if it is *scope*'s; with *owner*, only what is that user's."""
+
+    scope: MemoryMetadata | None
+    owner: str | None = None
+    others: Counter[str | None] = field(default_factory=Counter)
+    """Whose was left out, and how much."""
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """What the scope of each thing must be."""
+        wanted: dict[str, str] = dict(Query(metadata=self.scope).wanted.items())
+        return wanted if self.owner is None else {**wanted, "user_id": self.owner}
+
+    def takes(self, users: set[str | None]) -> bool:
+        """Tell whether to take what is, and was, of these users; count it, if not."""
+        if self.owner is None or users == {self.owner}:
+            return True
+        self.others[next(iter(users - {self.owner}))] += 1
+        return False
+
+    def left_out(self, name: object, *, is_any_taken: bool) -> list[Problem]:
+        """Return whose was left out; `TransferError` if there is nothing else."""
+        if self.others and not is_any_taken:
+            named = ", ".join(f"`{user}`" for user in [*self.others][:_SHOWN] if user is not None)
+            more = ", …" if len(self.others) > _SHOWN else ""
+            raise TransferError(
+                f"`{name}` has no memories of `{self.owner}`, only of {named or 'no user'}{more}; "
+                "choose whose memories to import with `owner=…`"
+            )
+        why = f"memories of others than `{self.owner}` were not imported"
+        return [
+            Problem("no user" if user is None else f"`{user}`", f"{count:,} {why}")
+            for user, count in self.others.items()
+        ]
 
 
 def is_native(head: bytes) -> bool:
@@ -46,7 +88,7 @@ def record_pages(
     source: str | Path | IO[bytes],
     path: Path | None,
     *,
-    scope: MemoryMetadata | None,
+    selection: Selection,
     limits: Limits | None,
     page: tuple[int, int],
     tally: Tally,
@@ -61,7 +103,7 @@ def record_pages(
     size = 0
     allowed = limits or Limits(value=MAX_LINE)
     with _chunks(source, path, allowed, tally) as chunks:
-        for record, bytes_read in _records(_lines(chunks, allowed), scope, allowed):
+        for record, bytes_read in _records(_lines(chunks, allowed), selection, allowed):
             batch.append(record)
             size += bytes_read
             if len(batch) >= most or size > length:
@@ -128,21 +170,23 @@ def _split(chunk: bytes) -> Iterator[bytes]:
         yield rest
 
 
-def _not_ours(number: int, item_id: str, name: str, own: str | None) -> AccessError:
+def _not_ours(number: int, what: str, name: str, own: str | None) -> AccessError:
     """Return the error for a record of another scope; it names the scope that takes the file."""
     owner = f"no {name[:-3]}" if own is None else f"{name[:-3]} `{own[:80]}`"
     way = "" if own is None else f"; the handle with `{name}={own[:80]}` takes them"
+    if own is not None and name == "user_id":
+        way += f', and `owner="{own[:80]}"` copies them for the user of this one'
     return AccessError(
-        f"line {number}: `{item_id}` belongs to {owner}, not to this scope; records of others are "
+        f"line {number}: {what} belongs to {owner}, not to this scope; records of others are "
         f"not imported{way}"
     )
 
 
 def _records(
-    lines: Iterator[bytes], scope: MemoryMetadata | None, limits: Limits
+    lines: Iterator[bytes], selection: Selection, limits: Limits
 ) -> Iterator[tuple[Record | StoredEntry, int]]:
     """Yield the records with their bytes; the last line must say that this is all."""
-    wanted = Query(metadata=scope).wanted
+    wanted = selection.wanted
     digest, number, seen, entries = hashlib.sha256(), 0, 0, 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -156,25 +200,27 @@ def _records(
             return
         elif line.startswith(b'{"entry":'):
             stored = _entry(line, number, limits)
-            if any(getattr(stored.scope, name) != value for name, value in wanted.items()):
-                raise AccessError(
-                    f"line {number}: an entry does not belong to this scope; those of others are "
-                    "not imported"
-                )
+            if selection.takes({stored.scope.user_id}):
+                _check_scope(number, "an entry", stored.scope, wanted)
+                yield stored, len(line)
             entries += 1
-            yield stored, len(line)
         else:
             record = _record(line, number, limits)
-            for item in record.items if wanted else ():
-                for name in wanted:
-                    if (own := getattr(item.metadata, name)) != wanted[name]:
-                        raise _not_ours(number, record.id, name, own)
+            if selection.takes({item.metadata.user_id for item in record.items}):
+                for item in record.items if wanted else ():
+                    _check_scope(number, f"`{record.id}`", item.metadata, wanted)
+                yield record, len(line)
             seen += 1
-            yield record, len(line)
         digest.update(line)
     raise TransferError(
         f"the file is cut off after line {number}; export it again" if number else "it is empty"
     )
+
+
+def _check_scope(number: int, what: str, own: MemoryMetadata, wanted: dict[str, str]) -> None:
+    for name, value in wanted.items():
+        if getattr(own, name) != value:
+            raise _not_ours(number, what, name, getattr(own, name))
 
 
 def _record(line: bytes, number: int, limits: Limits) -> Record:

@@ -17,7 +17,7 @@ from orbiter.memory.transfer.native import ExportResult, export_records
 from orbiter.memory.transfer.report import ImportResult
 
 if TYPE_CHECKING:
-    from orbiter.memory.transfer.untrusted_native import Sender
+    from orbiter.memory.transfer.native_rewrite import Sender
 
 __all__ = ["export_file", "import_file", "import_sent"]
 
@@ -38,7 +38,9 @@ async def import_file(  # noqa: PLR0913 - what a file is, whose, and what its co
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
     *format* is one of `import_formats()`; `auto` looks at the file. *owner* says whose memories are
-    taken of a file that holds those of several people, or which session of one with sessions.
+    taken of a file that holds those of several people, or which session of one with sessions. Of a
+    file that `export_file` wrote for another user, it makes copies for the handle's user, with
+    their versions, tags and times, under new ids; without it, such a file is an `AccessError`.
     Importing the same again stores nothing; what has changed in the file is updated, and what was
     forgotten here stays forgotten. What cannot be read is among the `problems` of the result, with
     its line, and the rest is stored. A handle of `unscoped()` takes only files that say whose each

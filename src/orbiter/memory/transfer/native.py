@@ -28,7 +28,13 @@ from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import StoreStats
 from orbiter.memory.tasks.event_loop import to_end
 from orbiter.memory.tasks.worker_threads import iterate_in_thread
-from orbiter.memory.transfer._native_reader import FORMAT, FORMAT_VERSION, is_native, record_pages
+from orbiter.memory.transfer._native_reader import (
+    FORMAT,
+    FORMAT_VERSION,
+    Selection,
+    is_native,
+    record_pages,
+)
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
@@ -103,6 +109,10 @@ class RecordRewriter(Protocol):
 
     async def adopt(self, records: Sequence[Record]) -> list[Record]:
         """Return *records* as they may be stored."""
+        ...
+
+    def adopt_entries(self, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
+        """Return *entries* as they may be stored."""
         ...
 
 
@@ -334,19 +344,26 @@ async def store_records(
     progress: Progress | None = None,
     overwrite: bool = False,
     limits: Limits | None = None,
+    owner: str | None = None,
     rewriter: RecordRewriter | None = None,
 ) -> ImportResult:
-    """Do what `import_records` does; with a *rewriter*, a file's ids and names are not believed."""
+    """Do what `import_records` does, with what a *rewriter* makes of the records.
+
+    With *owner*, only that user's are taken, whoever *scope* is for.
+    """
     path = _path(source)
+    taken = Selection(scope, owner)
     expected = seen = stored = 0
     kept: list[str] = []
     if path is not None:
-        async with aclosing(_read_in_thread(path, path, scope, limits)) as pages:
+        async with aclosing(_read_in_thread(path, path, taken, limits)) as pages:
             async for page in pages:
                 expected += len(page)
                 if rewriter is not None:
                     await rewriter.learn([each for each in page if isinstance(each, Record)])
-    async with aclosing(_read_in_thread(source, path, scope, limits)) as pages:
+        taken.left_out(path, is_any_taken=bool(expected))
+    taken = Selection(scope, owner)
+    async with aclosing(_read_in_thread(source, path, taken, limits)) as pages:
         async for page in pages:
             own = [each for each in page if isinstance(each, Record)]
             if rewriter is not None:
@@ -359,21 +376,26 @@ async def store_records(
                 stored += written
                 kept += (f"item `{item_id}`" for item_id in _kept(written))
             entries = [each for each in page if isinstance(each, StoredEntry)]
+            if rewriter is not None:
+                entries = rewriter.adopt_entries(entries)
             with note_stored(stored):
-                count, others = await to_end(_store_entries(store, entries, overwrite=overwrite))
+                count, differing = await to_end(_store_entries(store, entries, overwrite=overwrite))
             stored += count
-            kept += others
+            kept += differing
             seen += len(page)
             if progress is not None:
                 progress(seen, max(expected, seen))
+    others = taken.left_out(path, is_any_taken=bool(seen))
+    problems = [*others, *(Problem(name, _why(store, name)) for name in kept[:MAX_TOLD])]
+    left_out = taken.others.total()
     return ImportResult(
         format="jsonl",
-        found=seen,
+        found=seen + left_out,
         stored=stored,
         unchanged=seen - stored - len(kept),
-        skipped=len(kept),
-        problems=tuple(Problem(name, _why(store, name)) for name in kept[:MAX_TOLD]),
-        problem_count=len(kept),
+        skipped=len(kept) + left_out,
+        problems=tuple(problems[:MAX_TOLD]),
+        problem_count=len(kept) + len(others),
     )
 
 
@@ -408,7 +430,7 @@ def _name(stored: StoredEntry) -> str:
 def _read_in_thread(
     source: str | Path | IO[bytes],
     path: Path | None,
-    scope: MemoryMetadata | None,
+    selection: Selection,
     limits: Limits | None,
 ) -> AsyncGenerator[list[Record | StoredEntry], None]:
     """Yield the records of a file page by page; they are read and made in a thread."""
@@ -418,7 +440,7 @@ def _read_in_thread(
         tally.is_stopped = True
 
     page = (PAGE, PAGE_LENGTH)
-    pages = record_pages(source, path, scope=scope, limits=limits, page=page, tally=tally)
+    pages = record_pages(source, path, selection=selection, limits=limits, page=page, tally=tally)
     return iterate_in_thread(pages, stop=stop)
 
 

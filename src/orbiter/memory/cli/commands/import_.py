@@ -67,7 +67,9 @@ async def import_(
     ] = AUTO,
     owner: Annotated[
         str | None,
-        typer.Option(help="Whose memories to import, or which session, of a file with several."),
+        typer.Option(
+            help="Whose memories to import, if not `--user`'s, or which session of a file."
+        ),
     ] = None,
     text: Annotated[
         str | None,

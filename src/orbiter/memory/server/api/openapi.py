@@ -446,7 +446,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "parameters": [
                 _text("format", "The format of the file; detected if it is left out."),
                 _text("name", "The name of the file, which some formats need."),
-                _text("owner", "Whose memories to import, or which session, if it has several."),
+                _text("owner", "Whose memories to import, if not the caller's, or which session."),
                 _text("text", "The column of a table that is the memory."),
                 _text("at", "The column of a table that says when."),
                 _text("user_column", "The column of a table that says whose each row is."),

@@ -35,7 +35,7 @@ from orbiter.memory.transfer import ImportResult, export_file
 from orbiter.memory.transfer.files import import_sent
 from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import EXPORTS
-from orbiter.memory.transfer.untrusted_native import Sender
+from orbiter.memory.transfer.native_rewrite import Sender
 from orbiter.memory.wire.codecs import short_repr
 
 __all__ = ["routes"]

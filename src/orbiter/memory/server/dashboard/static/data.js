@@ -53,6 +53,8 @@
     const user = form.elements.user_id ? form.elements.user_id.value.trim() : "";
     if (user) url.set("user_id", user);
     if (form.elements.user_id && !url.size) url.set("everyone", "true");
+    const owner = form.elements.owner.value.trim();
+    if (owner) url.set("owner", owner);
     url.set("format", form.elements.format.value);
     url.set("name", file.name);
     return `${form.dataset.url}?${url}`;
@@ -124,7 +126,7 @@
     problem(text.replace(/\b(line \d+): this is not a valid record.*/, "$1 is damaged: it is not a valid record"), "bad");
     if (rest) problem(rest, "");
     if (request.status === 403 && form.elements.user_id?.value.trim()) {
-      problem("The file names its users itself. Leave the field User empty to import it as it is.", "");
+      problem("The file names its users itself. Leave the field User empty to import it as it is, or fill in Owner in the file to copy it for this user.", "");
     }
   }
 
