@@ -19,12 +19,15 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.servers.databases import RedisServer, redis_server
 
 from orbiter.memory import AgentMemory, MemoryItem, SummaryConfig
 from orbiter.memory.agent import Chat, ScopedMemory, telemetry
 from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.sync import AgentMemory as BlockingMemory
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
+
+__all__ = ["redis_server"]
 
 pytestmark = pytest.mark.slow
 
@@ -238,6 +241,46 @@ async def test_what_watches_and_fails_breaks_nothing(
         await alice.update("nothing", "new")
 
     assert await alice.get(kept.id) == kept
+
+
+async def test_connection_pools_are_told_of_by_their_engines(
+    heard: Heard, redis_server: RedisServer
+) -> None:
+    async with AgentMemory(redis_server.url(), embeddings=None, summaries=None) as memory:
+        await memory.scope(user_id=CANARY).remember("tea")
+        pool, state = "db.client.connection.pool.name", "db.client.connection.state"
+
+        def read(name: str) -> list[Any]:
+            return [each for each in heard.points(name) if each.attributes[pool] == "redis"]
+
+        points = read("db.client.connection.count")
+        found = {
+            name: [each.value for each in read(name)]
+            for name in (
+                "db.client.connection.max",
+                "db.client.connection.pending_requests",
+                "db.client.connection.timeouts",
+                "orbiter.memory.pool.wait_time",
+            )
+        }
+
+    by_state = {each.attributes[state]: each.value for each in points}
+    assert by_state["used"] + by_state["idle"] >= 1
+    assert found["db.client.connection.max"][0] >= 16
+    assert found["db.client.connection.pending_requests"] == [0]
+    assert found["db.client.connection.timeouts"] == [0]
+    assert found["orbiter.memory.pool.wait_time"][0] > 0
+
+
+def test_the_page_lists_what_is_exported() -> None:
+    page = (Path(__file__).parents[2] / "docs/observability.md").read_text()
+    source = Path(telemetry.__file__).read_text()
+
+    told = {f".{name}" for name in re.findall(r"\{_NAME\}\.([a-z_.]+)", source)}
+    told |= {f".{name}" for name in (*telemetry._COUNTS, *telemetry._FLAGS, "mode", "format")}
+    listed = re.findall(r"`(?:orbiter\.memory)?(\.[a-z_.]+)`", page.partition("| attribute |")[2])
+
+    assert told == set(listed)
 
 
 async def test_an_application_without_providers_hears_nothing(

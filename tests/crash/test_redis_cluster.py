@@ -21,6 +21,7 @@ from tests.servers.redis_topologies import (
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import MemoryConnectionError
+from orbiter.memory.backends.pool_counts import PoolCounts
 from orbiter.memory.backends.redis.address import connect, disconnect, parse_address
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import AccessError
@@ -316,7 +317,13 @@ async def test_no_sentinel_is_forgotten_when_many_ask_at_once(
     redis_sentinel: RedisSentinel,
 ) -> None:
     address = parse_address(redis_sentinel.url())
-    client: Any = connect(address, connections=50, timeout=scaled(5), patience=scaled(5))
+    client: Any = connect(
+        address,
+        connections=50,
+        timeout=scaled(5),
+        patience=scaled(5),
+        counts=PoolCounts("redis"),
+    )
     manager = client.connection_pool.sentinel_manager
     redis_sentinel.sentinels[0].stop(mode="immediate")
 

@@ -7,16 +7,27 @@ import socket
 import time
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 import yaml
-from tests.server.conftest import Client, Served, new_key
-from tests.timing import HANG
+from redis.asyncio import Redis
+from tests.server.conftest import Client, Served, new_key, new_user
+from tests.servers.databases import RedisServer, postgres_server, redis_server
+from tests.stores.conftest import postgres_dsn
+from tests.timing import HANG, until
 
-from orbiter.memory.auth import KeyFile
-from orbiter.memory.errors import MemoryConnectionError
+from orbiter.memory import AgentMemory
+from orbiter.memory.auth import KeyFile, KeyTable
+from orbiter.memory.backends.postgres import PostgresMemoryStore
+from orbiter.memory.backends.redis.address import parse_address
+from orbiter.memory.backends.redis.connection import RedisConnection
+from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
+from orbiter.memory.model.items import MemoryMetadata
 
 FOLDER = Path(__file__).parents[2] / "deploy/observability"
+__all__ = ["postgres_dsn", "postgres_server", "redis_server"]
+
 OURS = re.compile(r"\b(?:orbiter|process)_[a-z_]+")
 
 
@@ -123,10 +134,117 @@ async def test_the_dashboard_and_the_alerts_use_metrics_that_exist(
 
     assert used - known == set()
     assert set(declared) - {re.sub("_(bucket|sum|count)$", "", name) for name in used} == set()
-    labels = set(re.findall(r"(\w+)=\"", text)) | {"job"}
+    labels = set(re.findall(r"(\w+)=\"", text)) | {"job", "pool", "state"}
     for query in queries:
         assert set(re.findall(r"(\w+)(?:=~|!~|!=|=)\"", query)) <= labels, query
         assert query.count("(") == query.count(")"), query
+
+
+def _pool(text: str, pool: str) -> dict[str, float]:
+    """Return the numbers of a pool, by their names and states."""
+    found = re.findall(
+        r'^orbiter_pool_(\w+)\{pool="([^"]+)"(?:,state="(\w+)")?\} (\S+)$', text, re.MULTILINE
+    )
+    return {state or name: float(number) for name, which, state, number in found if which == pool}
+
+
+async def test_a_pool_of_postgres_says_who_waits_for_a_connection(
+    served: Served, client: Client, postgres_dsn: str
+) -> None:
+    keys = KeyTable(postgres_dsn)
+    _, token = await keys.create(scope=MemoryMetadata(), role="admin")
+    url = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}max_size=2"
+    blocker = await asyncpg.connect(postgres_dsn)
+    try:
+        async with AgentMemory(url, embeddings=None, summaries=None) as memory:
+            address = await served(memory=memory, keys=keys, metrics_port=0)
+            http = client(address, token)
+            assert (
+                await http.post("/v1/memories?user_id=ann", json={"what": "tea"})
+            ).status_code == 201
+
+            async def read(pool: str = "postgres") -> dict[str, float]:
+                port = served.app.state.metrics_port  # type: ignore[attr-defined]
+                return _pool((await client(f"http://127.0.0.1:{port}").get("/metrics")).text, pool)
+
+            calm = await read()
+            lock = blocker.transaction()
+            await lock.start()
+            await blocker.execute("LOCK TABLE memory_items IN ACCESS EXCLUSIVE MODE")
+            reads = [
+                asyncio.create_task(http.get(f"/v1/memories/{n}?user_id=ann")) for n in range(5)
+            ]
+            busy: dict[str, float] = {}
+
+            async def is_full() -> bool:
+                busy.update(await read())
+                return busy["waiting"] == 3
+
+            await until(is_full, "three of five calls waiting")
+            await lock.rollback()
+            await asyncio.gather(*reads)
+            after, of_keys = await read(), await read("keys")
+    finally:
+        await blocker.close()
+        await keys.close()
+
+    assert (calm["waiting"], calm["max_connections"]) == (0, 2)
+    assert calm["used"] + calm["idle"] <= 2
+    assert (busy["used"], busy["idle"]) == (2, 0)
+    assert (after["waiting"], after["used"]) == (0, 0)
+    assert after["wait_seconds_total"] > calm["wait_seconds_total"]
+    assert after["acquired_total"] >= calm["acquired_total"] + 5
+    assert of_keys["acquired_total"] >= 6
+    assert (of_keys["max_connections"], of_keys["timeouts_total"]) == (4, 0)
+
+
+async def test_a_call_that_gets_no_connection_in_time_is_counted(postgres_dsn: str) -> None:
+    async with PostgresMemoryStore(postgres_dsn, max_size=1, acquire_timeout=0.2) as store:
+        async with store._driver.lease(store._opened()):
+            with pytest.raises(MemoryTimeoutError, match="max_size=20"):
+                await store.get("tea")
+
+        assert store._driver._counts.timeouts == 1
+
+
+async def test_a_pool_of_redis_says_how_many_connections_it_has(
+    served: Served, client: Client, redis_server: RedisServer
+) -> None:
+    url = f"{redis_server.url()}?max_connections=5"
+    async with AgentMemory(url, embeddings=None, summaries=None) as memory:
+        http = client(await served(memory=memory))
+        for word in ("tea", "coffee"):
+            assert (
+                await http.post("/v1/memories?user_id=ann", json={"what": word})
+            ).status_code == 201
+
+        numbers = _pool((await http.get("/metrics")).text, "redis")
+
+    assert numbers["max_connections"] == 5
+    assert 1 <= numbers["used"] + numbers["idle"] <= 5
+    assert numbers["waiting"] == 0
+    assert numbers["acquired_total"] >= 1
+    assert numbers["timeouts_total"] == 0
+
+
+async def test_a_pool_of_redis_counts_who_waits_for_a_connection(redis_server: RedisServer) -> None:
+    url, user = f"{redis_server.url()}?max_connections=1", asyncio.Event()
+    connection = RedisConnection(parse_address(url), deadline=HANG)
+    key, counts = f"pool-{new_user()}", connection._counts
+    first = asyncio.create_task(connection.call_alone(user, ("BLPOP", key, 0)))
+    await until(lambda: counts.sizes().used == 1)
+    second = asyncio.create_task(connection.call_alone(user, ("BLPOP", key, 0)))
+
+    await until(lambda: counts.waiting == 1)
+    async with Redis.from_url(redis_server.url()) as other:
+        await other.rpush(key, "one", "two")
+    await asyncio.gather(first, second)
+
+    assert (counts.waiting, counts.acquired, counts.timeouts) == (0, 2, 0)
+    assert counts.sizes() == (0, 1, 1)
+    assert counts.wait_seconds > 0
+    await connection.leave(user)
+    assert counts.sizes() == (0, 0, 0)
 
 
 def test_the_alerts_have_what_prometheus_asks_for() -> None:

@@ -88,6 +88,8 @@ async def test_a_forgotten_await_is_named(store: Any) -> None:
         (lambda: PostgresMemoryStore(""), "dsn"),
         (lambda: PostgresMemoryStore(acquire_timeout="5"), "acquire_timeout"),  # type: ignore[arg-type]
         (lambda: PostgresMemoryStore(statement_cache_size=-1), "statement_cache_size"),
+        (lambda: PostgresMemoryStore("postgresql://h/db?max_size=0"), "max_size"),
+        (lambda: PostgresMemoryStore("postgresql://h/db?max_size=many"), "max_size"),
         (lambda: PostgresMemoryStore("postgresql://x/y", pool=object()), "not both"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip

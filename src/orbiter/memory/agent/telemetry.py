@@ -6,7 +6,7 @@ much and what kind of error: never a text, an id or an address.
 """
 
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence, Sized
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from time import perf_counter
@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from orbiter.memory.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Counter, Histogram, MeterProvider
+    from opentelemetry.metrics import (
+        CallbackOptions,
+        Counter,
+        Histogram,
+        Meter,
+        MeterProvider,
+        Observation,
+    )
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 __all__ = ["traced"]
@@ -220,11 +227,68 @@ class _Meters:
         except TypeError:  # an API from before it could be said which durations matter
             self.duration = meter.create_histogram(*arguments)
 
+        _watch_pools(meter)
+
     def record(self, about: _Attributes, took: float, *, is_error: bool) -> None:
         self.operations.add(1, about)
         self.duration.record(took, about)
         if is_error:
             self.errors.add(1, about)
+
+
+def _watch_pools(meter: "Meter") -> None:
+    """Have the connection pools of this process read whenever metrics are collected."""
+    from orbiter.memory.backends.pool_counts import PoolCounts, live_pools  # noqa: PLC0415
+
+    observation = sys.modules["opentelemetry.metrics"].Observation
+    prefix = "db.client.connection"
+
+    def reading(
+        read: Callable[[PoolCounts], Mapping[str, float]],
+    ) -> "Callable[[CallbackOptions], Iterable[Observation]]":
+        """Return a callback: what *read* returns by state, of all pools of one name together."""
+
+        def observe(_: object) -> "Iterable[Observation]":
+            total: dict[tuple[str, str], float] = {}
+            for pool in live_pools():
+                for state, count in read(pool).items():
+                    total[pool.name, state] = total.get((pool.name, state), 0) + count
+            for (name, state), count in total.items():
+                about = {f"{prefix}.pool.name": name}
+                yield observation(count, {**about, f"{prefix}.state": state} if state else about)
+
+        return observe
+
+    def sizes(pool: PoolCounts) -> Mapping[str, float]:
+        used, idle, _ = pool.sizes()
+        return {"used": used, "idle": idle}
+
+    gauge, counter = meter.create_observable_up_down_counter, meter.create_observable_counter
+    gauge(f"{prefix}.count", [reading(sizes)], "{connection}", "Connections of a pool")
+    gauge(
+        f"{prefix}.max",
+        [reading(lambda pool: {"": pool.sizes().max})],
+        "{connection}",
+        "Connections that a pool may have",
+    )
+    gauge(
+        f"{prefix}.pending_requests",
+        [reading(lambda pool: {"": pool.waiting})],
+        "{request}",
+        "Calls that wait for a connection",
+    )
+    counter(
+        f"{prefix}.timeouts",
+        [reading(lambda pool: {"": pool.timeouts})],
+        "{timeout}",
+        "Calls that got no connection in time",
+    )
+    counter(
+        f"{_NAME}.pool.wait_time",
+        [reading(lambda pool: {"": pool.wait_seconds})],
+        "s",
+        "How long calls have waited for a connection",
+    )
 
 
 _last_tracer: "tuple[TracerProvider, Tracer] | None" = None

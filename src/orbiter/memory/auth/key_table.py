@@ -111,6 +111,7 @@ class KeyTable:
             acquire_timeout=5.0,
             statement_timeout=5.0,
             retry_for=2.0,
+            counted_as="keys",
         )
         self._pool: asyncpg.Pool[Any] | None = None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None

@@ -5,14 +5,17 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.batches import Deadlines
+from orbiter.memory.backends.pool_counts import PoolCounts
 from orbiter.memory.backends.postgres.pool import (
     Lease,
     OnceToken,
     import_asyncpg,
     is_answer,
+    pool_sizes,
     quiet_connection,
     read_options,
 )
@@ -63,8 +66,9 @@ class Driver:
         acquire_timeout: float,
         statement_timeout: float,
         retry_for: float,
+        counted_as: str = "postgres",
     ) -> None:
-        """*store* is what errors call the store."""
+        """*store* is what errors call the store, *counted_as* what metrics call its pool."""
         self._asyncpg = import_asyncpg()
         self.options = read_options(dsn)
         self._dsn = self.options.dsn
@@ -77,6 +81,7 @@ class Driver:
         self.statement_timeout = statement_timeout
         self._retry_for = retry_for
         self._deadlines = Deadlines()
+        self._counts = PoolCounts(counted_as)
 
     async def connect(self) -> "asyncpg.Pool[Any]":
         pool: Any = self._asyncpg.create_pool(
@@ -104,7 +109,8 @@ class Driver:
         return pool  # type: ignore[no-any-return]  # a pool is awaited into itself
 
     def lease(self, pool: "asyncpg.Pool[Any]") -> "Lease":
-        return Lease(pool, self._acquire_timeout, self.store, self._deadlines)
+        self._counts.sizes = partial(pool_sizes, pool)  # the caller's own pool, too
+        return Lease(pool, self._acquire_timeout, self.store, self._deadlines, self._counts)
 
     async def run(self, connection: Any, steps: Steps[_T]) -> _T:
         try:

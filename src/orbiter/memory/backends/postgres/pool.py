@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.backends.batches import Deadlines
+from orbiter.memory.backends.pool_counts import PoolCounts, PoolSizes
 from orbiter.memory.backends.urls import whole_url
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
@@ -22,6 +23,7 @@ __all__ = [
     "check_partitions",
     "import_asyncpg",
     "is_answer",
+    "pool_sizes",
     "quiet_connection",
     "read_options",
 ]
@@ -30,7 +32,14 @@ _READ_ONLY = "25006"
 _FIXED_OIDS = 10_000
 """Types below it have the same number and meaning on every server."""
 _fixed_types: dict[frozenset[int], Any] = {}
-_OWN = ("replicas", "replica_wait", "replica_sees", "statement_cache_size", "partitions")
+_OWN = (
+    "replicas",
+    "replica_wait",
+    "replica_sees",
+    "statement_cache_size",
+    "max_size",
+    "partitions",
+)
 _MAX_PARTITIONS = 256
 
 ReplicaSees = Literal["own", "all"]
@@ -56,25 +65,31 @@ class OnceToken:
 class Lease:
     """A connection for a while: cut off, not waited for, when its caller is cancelled or late."""
 
-    def __init__(self, pool: Any, timeout: float, store: object, deadlines: Deadlines) -> None:
+    def __init__(
+        self, pool: Any, timeout: float, store: object, deadlines: Deadlines, counts: PoolCounts
+    ) -> None:
         self._pool, self._timeout, self._store = pool, timeout, store
-        self._deadlines = deadlines
+        self._deadlines, self._counts = deadlines, counts
         self._connection: Any = None
 
     async def __aenter__(self) -> Any:
+        begun = self._counts.begin()
         try:
             with self._deadlines.limit(self._timeout):  # the pool would make a task to wait in
                 self._connection = await self._pool.acquire()
         except TimeoutError as exc:
+            self._counts.timeouts += 1
             if self._pool.get_size() < self._pool.get_max_size():
                 raise MemoryConnectionError(
                     f"{self._store!r} gave no new connection within {self._timeout:g} s; check "
                     "its address, or raise `acquire_timeout`"
                 ) from exc
             raise MemoryTimeoutError(
-                f"{self._store!r} had no free connection for {self._timeout:g} s; raise `max_size` "
-                "or `acquire_timeout`"
+                f"{self._store!r} had no free connection for {self._timeout:g} s; raise "
+                "`max_size`, also `?max_size=20` of the URL, or `acquire_timeout`"
             ) from exc
+        finally:
+            self._counts.end(begun)
         return self._connection
 
     async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
@@ -91,6 +106,14 @@ class Lease:
             # It may have become a standby: whoever took over is found by connecting again.
             with suppress(Exception):  # see above
                 await self._pool.expire_connections()
+
+
+def pool_sizes(pool: Any) -> PoolSizes:
+    """Return how many connections a *pool* has; none once it is closed."""
+    if pool.is_closing():
+        return PoolSizes(0, 0, 0)
+    size, idle = pool.get_size(), pool.get_idle_size()
+    return PoolSizes(size - idle, idle, pool.get_max_size())
 
 
 def is_answer(error: BaseException) -> bool:
@@ -152,6 +175,8 @@ class PostgresOptions(NamedTuple):
     replica_wait: float = 1.0
     replica_sees: ReplicaSees = "own"
     statement_cache_size: int | None = None
+    max_size: int | None = None
+    """How many connections the pool of a store may have."""
     partitions: int | None = None
     """How many parts the tables have, if they are made now."""
 
@@ -182,6 +207,9 @@ def read_options(dsn: str) -> PostgresOptions:
     cache = own.get("statement_cache_size")
     if cache is not None and not cache.isdecimal():
         raise ValueError(f"`statement_cache_size` must be a number from 0 on, not `{cache}`")
+    size = own.get("max_size")
+    if size is not None and not (size.isdecimal() and int(size)):
+        raise ValueError(f"`max_size` must be a number of connections from 1 on, not `{size}`")
     cut = own.get("partitions")
     return PostgresOptions(
         plain,
@@ -189,6 +217,7 @@ def read_options(dsn: str) -> PostgresOptions:
         _seconds(own.get("replica_wait", "1")),
         cast("ReplicaSees", sees),
         None if cache is None else int(cache),
+        None if size is None else int(size),
         None if cut is None else check_partitions(int(cut) if cut.isdecimal() else cut),
     )
 

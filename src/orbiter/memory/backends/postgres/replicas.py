@@ -87,6 +87,7 @@ class Replicas:
                     acquire_timeout=self._wait,
                     statement_timeout=primary.statement_timeout,
                     retry_for=0.0,
+                    counted_as="postgres-replicas",
                 )
             )
             for dsn in options.replicas

@@ -89,6 +89,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         check_address(dsn)
         if pool is not None and dsn != _DEFAULT:
             raise ValueError("give a `dsn` or a `pool`, not both")
+        options = read_options(dsn)
+        max_size = options.max_size or max_size
         check_positive(
             connect_timeout=connect_timeout,
             acquire_timeout=acquire_timeout,
@@ -99,7 +101,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             raise ValueError(f"`min_size` must be from 0 to `max_size`, not {min_size}")
         if statement_cache_size < 0 or retry_for < 0:
             raise ValueError("`statement_cache_size` and `retry_for` must be 0 or more")
-        self._dsn = read_options(dsn).dsn
+        self._dsn = options.dsn
         self._given_pool = pool
         self._has_address = pool is None
         self._embeddings = check_embeddings(embeddings)

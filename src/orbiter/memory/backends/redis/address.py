@@ -13,6 +13,7 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from orbiter.memory._lazy import missing_extra
+from orbiter.memory.backends.pool_counts import PoolCounts, PoolSizes
 from orbiter.memory.backends.urls import redacted, scrubbed
 
 try:
@@ -36,6 +37,7 @@ __all__ = [
     "hang_up",
     "holding",
     "parse_address",
+    "pool_sizes",
 ]
 
 WAIT_MS = 1000
@@ -106,11 +108,19 @@ def parse_address(url: str) -> RedisAddress:
     return RedisAddress(shape, redacted(url), rest, found, unquote(service), *wait)
 
 
-def connect(address: RedisAddress, *, connections: int, timeout: float, patience: float) -> Client:
+def connect(
+    address: RedisAddress,
+    *,
+    connections: int,
+    timeout: float,
+    patience: float,
+    counts: PoolCounts,
+) -> Client:
     """Return a client that has not connected yet, and that tries each command once.
 
-    *timeout* bounds each connect and each read, *patience* the wait for a free connection. It
-    does not repeat a command: what may be repeated, and for how long, its caller knows.
+    *timeout* bounds each connect and each read, *patience* the wait for a free connection, which
+    *counts* counts. It does not repeat a command: what may be repeated, and for how long, its
+    caller knows.
     """
     options: dict[str, Any] = dict(parse_url(address.url))
     connections = options.pop("max_connections", connections)
@@ -125,7 +135,8 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
     options.setdefault("socket_connect_timeout", timeout)
     options.setdefault("socket_keepalive", True)
     if address.kind == "single":
-        pool = BlockingConnectionPool(max_connections=connections, timeout=patience, **options)
+        pool = _CountedPool(max_connections=connections, timeout=patience, **options)
+        pool.counts = counts
         return Redis.from_pool(pool)
     for name in ("connection_class", "host", "port"):
         options.pop(name, None)
@@ -145,6 +156,22 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
     )
     client: Redis = sentinel.master_for(address.service, max_connections=connections, **options)
     return client
+
+
+class _CountedPool(BlockingConnectionPool):
+    """A pool that counts who waits for one of its connections."""
+
+    counts: PoolCounts
+
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        begun = self.counts.begin()
+        try:
+            return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
+        except exceptions.ConnectionError as exc:
+            self.counts.timeouts += isinstance(exc.__cause__, TimeoutError)
+            raise
+        finally:
+            self.counts.end(begun)
 
 
 class _Sentinels(Sentinel):
@@ -180,6 +207,24 @@ def holding(client: Client) -> Client:
     if isinstance(pool, BlockingConnectionPool) and pool.max_connections > 2:  # else none is left
         return _Holding(connection_pool=pool, single_connection_client=True)
     return client
+
+
+def pool_sizes(client: Client) -> PoolSizes:
+    """Return how many connections *client* has; those of each node, in a cluster.
+
+    redis-py has no public names for them. If it calls them otherwise one day, none are counted.
+    """
+    pools: list[Any] = [getattr(client, "connection_pool", None)]
+    names = ("_available_connections", "_in_use_connections")
+    if isinstance(client, RedisCluster):
+        pools, names = list(client.get_nodes()), ("_free", "_connections")
+    idle, rest = (
+        sum(each.is_connected for pool in pools for each in list(getattr(pool, name, ())))
+        for name in names
+    )
+    most = sum(getattr(pool, "max_connections", 0) for pool in pools)
+    used = rest - idle if isinstance(client, RedisCluster) else rest
+    return PoolSizes(used, idle, most)
 
 
 async def disconnect(client: Client) -> None:

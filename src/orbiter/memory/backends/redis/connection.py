@@ -11,13 +11,15 @@ wait for that.
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from random import random
 from threading import Lock
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from orbiter.memory.backends.batches import Batches
+from orbiter.memory.backends.pool_counts import PoolCounts, PoolSizes
 from orbiter.memory.backends.redis.address import (
     Client,
     RedisAddress,
@@ -27,6 +29,7 @@ from orbiter.memory.backends.redis.address import (
     hang_up,
     holding,
     parse_address,
+    pool_sizes,
 )
 from orbiter.memory.backends.redis.attempts import (
     forget_context,
@@ -109,6 +112,12 @@ class _Line:
         finally:
             self._is_held = False
 
+    def sizes(self) -> PoolSizes:
+        """Return how many connections there are; the one that is kept is idle between calls."""
+        used, idle, most = pool_sizes(self.client)
+        kept = int(self._held is not self.client and not self._is_held and used > 0)
+        return PoolSizes(used - kept, idle + kept, most)
+
     async def hang_up(self) -> None:
         """Let go of connections that may lead to a server that is master no more."""
         if not self._is_held:  # else it is another call's, and must not be anyone's besides
@@ -144,6 +153,8 @@ class RedisConnection:
         """How long a command may block at the server."""
         self._process = os.getpid()
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._counts = PoolCounts("redis")
+        self._counts.sizes = partial(_total, self._lines)
 
     async def call(self, user: object, command: Command, *, within: float | None = None) -> Any:
         """Carry *command* out for *user* and return its answer, in company with other calls.
@@ -220,6 +231,7 @@ class RedisConnection:
         if self._process != os.getpid():  # forked: those connections are the parent's
             _inherited.append(self._lines)
             self._process, self._lines = os.getpid(), {}
+            self._counts.sizes = partial(_total, self._lines)
         loop = asyncio.get_running_loop()
         line = self._lines.get(loop)
         if line is None:
@@ -233,6 +245,7 @@ class RedisConnection:
                 connections=CONNECTIONS,
                 timeout=self._timeout,
                 patience=self._deadline,
+                counts=self._counts,
             )
             line = self._lines[loop] = _Line(client, self)
         line.users.add(user)
@@ -298,6 +311,11 @@ class RedisConnection:
         if line.trouble is not None:
             told += "; it " + str(line.trouble).removeprefix(f"`{self.address}` ")
         return MemoryConnectionError(f"`{self.address}` {told}")
+
+
+def _total(lines: Mapping[asyncio.AbstractEventLoop, _Line]) -> PoolSizes:
+    sizes = [line.sizes() for line in list(lines.values())]
+    return PoolSizes(*map(sum, zip(*sizes, strict=True))) if sizes else PoolSizes(0, 0, 0)
 
 
 _inherited: list[object] = []

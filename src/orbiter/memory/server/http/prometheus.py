@@ -11,6 +11,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.backends.pool_counts import live_pools
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
 from orbiter.memory.server.http.access_log import log_request, request_id
@@ -32,6 +33,21 @@ _HELP = {
     "orbiter_memories": ("gauge", "Memories in the store, the forgotten ones aside."),
     "orbiter_store_bytes": ("gauge", "Bytes of the store."),
     "orbiter_memories_without_vector": ("gauge", "Memories that wait to be embedded."),
+    "orbiter_pool_connections": (
+        "gauge",
+        "Connections to the database, by pool: those in use, and those that are idle.",
+    ),
+    "orbiter_pool_max_connections": ("gauge", "Connections that a pool may have at most."),
+    "orbiter_pool_waiting": ("gauge", "Calls that wait for a connection now, by pool."),
+    "orbiter_pool_acquired_total": ("counter", "Connections that calls have asked for, by pool."),
+    "orbiter_pool_wait_seconds_total": (
+        "counter",
+        "Seconds that calls have waited for a connection, by pool.",
+    ),
+    "orbiter_pool_timeouts_total": (
+        "counter",
+        "Calls that got no connection in time, by pool.",
+    ),
     "orbiter_listeners": ("gauge", "Clients that follow the changes now."),
     "orbiter_workers": ("gauge", "Processes that serve requests."),
     "orbiter_worker_restarts_total": (
@@ -58,6 +74,8 @@ class Metrics:
         self._seconds: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._process: Counter[str] = Counter()
+        self._pools: Counter[tuple[str, str]] = Counter()
+        """By metric and labels; only in a total."""
         self.listeners = 0
         self.workers = 1
         self.restarts = 0
@@ -98,7 +116,7 @@ class Metrics:
 
     def counts(self) -> dict[str, float]:
         """Return everything as numbers that can be added; `~` begins what is there now."""
-        flat: dict[str, float] = {"~listeners": self.listeners, **_of_this_process()}
+        flat: dict[str, float] = {"~listeners": self.listeners, **_of_this_process(), **_of_pools()}
         flat |= {"\t".join(("requests", *key)): n for key, n in self._requests.items()}
         flat |= {f"seconds\t{route}": n for route, n in self._seconds.items()}
         flat |= {f"events\t{kind}": n for kind, n in self._events.items()}
@@ -122,6 +140,8 @@ class Metrics:
                 self.listeners += int(count)
             elif kind.removeprefix("~") == "process":
                 self._process[key[0]] += count  # type: ignore[assignment]  # a sum, as it were
+            elif kind.removeprefix("~") == "pool":
+                self._pools[key[0], key[1]] += count  # type: ignore[assignment]  # a sum, as it were
             elif kind == "~workers":
                 self.workers = int(count)
             elif kind == "restarts":
@@ -148,6 +168,11 @@ class Metrics:
         lines += _head("orbiter_events_total")
         for kind, count in sorted(self._events.items()):
             lines.append(f'orbiter_events_total{{kind="{kind}"}} {count}')
+        for name in filter(lambda name: name.startswith("orbiter_pool_"), _HELP):
+            rows = sorted(
+                (labels, n) for (metric, labels), n in self._pools.items() if metric == name
+            )
+            lines += [*_head(name), *(f"{name}{{{labels}}} {n:.15g}" for labels, n in rows)]
         numbers = {
             **{f"orbiter_{name}": value for name, value in store.items()},
             "orbiter_listeners": self.listeners,
@@ -173,6 +198,27 @@ def _of_this_process() -> dict[str, float]:
         costs["~process\tresident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE")
         costs["~process\topen_fds"] = len(list(Path("/proc/self/fd").iterdir()))
     return costs
+
+
+def _of_pools() -> Counter[str]:
+    """Return the counts of the connection pools of this process; several of one name together."""
+    counts: Counter[str] = Counter()
+    for pool in live_pools():
+        sizes, label = pool.sizes(), f'pool="{pool.name}"'
+        now = {
+            f'connections\t{label},state="used"': sizes.used,
+            f'connections\t{label},state="idle"': sizes.idle,
+            f"max_connections\t{label}": sizes.max,
+            f"waiting\t{label}": pool.waiting,
+        }
+        ever = {
+            f"acquired_total\t{label}": pool.acquired,
+            f"wait_seconds_total\t{label}": round(pool.wait_seconds, 6),
+            f"timeouts_total\t{label}": pool.timeouts,
+        }
+        counts.update({f"~pool\torbiter_pool_{name}": count for name, count in now.items()})
+        counts.update({f"pool\torbiter_pool_{name}": count for name, count in ever.items()})
+    return counts
 
 
 class MetricsMiddleware:
