@@ -416,10 +416,12 @@ async def test_who_names_an_item_by_its_id_has_no_other_partition_planned(
     plan = await plans.of(plans.operations.get("i7"))
     assert await store.delete("i7")
     gone = await plans.of(plans.operations.get("i7"))
+    history = await plans.of(plans.operations.history("i7"))
     restored = await plans.of(plans.operations.restore("i7", None))
     deleted = await plans.of(plans.operations.delete("i7", None))
 
-    for each in (plan, gone, restored, deleted):
+    assert len(set(re.findall(r"memory_versions_p\d+", history))) == 1, history
+    for each in (plan, gone, history, restored, deleted):
         assert len(set(re.findall(r"memory_items_p\d+", each))) == 1, each
         assert len(set(re.findall(r"memory_ids_p\d+", each))) == 1, each
     assert await store.get("i7") is None

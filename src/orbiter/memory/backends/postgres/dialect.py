@@ -1,6 +1,6 @@
 """SQL of Postgres for `sql/operations.py`: whole tables, and tables partitioned by user."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import md5
 from typing import Any
@@ -394,17 +394,21 @@ class PartitionedDialect(PostgresDialect):
         there = args.bind(item_id)
         return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
 
-    def get(self, item_id: str) -> Steps[Rows]:
+    def _where(self, args: Args, item_id: str, lock: str = "") -> Steps[str]:
+        find = f"SELECT user_key FROM memory_ids WHERE id = $1{lock}"
+        there = (yield Statement(find, [item_id])) or [[None]]
+        return f"user_key = {args.bind(there[0][0])} AND id = {args.bind(item_id)}"
+
+    def one(self, item_id: str, read: Callable[[str], str]) -> Steps[Rows]:
         """Ask for the partition first, by itself: to plan a read of all takes much longer."""
         rows: Rows = ()
-        owner = None
-        while not rows:  # deleted; or it moved to another user between the two statements
-            there = yield Statement("SELECT user_key FROM memory_ids WHERE id = $1", [item_id])
-            if not there or there[0][0] == owner:
+        args = Args(self)
+        while not rows:  # not there; or it moved to another user between the two statements
+            before, args = args, Args(self)
+            where = yield from self._where(args, item_id)
+            if args == before or args[0] is None:
                 break
-            owner = there[0][0]
-            where = "user_key = $1 AND id = $2 AND deleted = 0"
-            rows = yield Statement(self.reading(where), [owner, item_id])
+            rows = yield Statement(read(where), args)
         return rows
 
     def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
@@ -444,9 +448,7 @@ class PartitionedDialect(PostgresDialect):
 
     def by_id_to_write(self, args: Args, item_id: str) -> Steps[str]:
         """Lock the id before its row, as every write does: else two could wait for each other."""
-        find = "SELECT user_key FROM memory_ids WHERE id = $1 FOR UPDATE"
-        there = (yield Statement(find, [item_id])) or [[None]]
-        return f"user_key = {args.bind(there[0][0])} AND id = {args.bind(item_id)}"
+        return (yield from self._where(args, item_id, " FOR UPDATE"))
 
     def _put(
         self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()
@@ -466,10 +468,8 @@ class PartitionedDialect(PostgresDialect):
         for row in batch if len(put) < len(batch) else ():
             if row.id in there:
                 continue
-            if elsewhere:
-                put += yield from self._put([row], again=again)
-            else:
-                put += yield from self._move(row)
+            steps = self._put([row], again=again) if elsewhere else self._move(row)
+            put += yield from steps
         return put
 
     def _move(self, row: Row) -> Steps[Rows]:

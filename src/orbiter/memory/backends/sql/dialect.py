@@ -193,11 +193,14 @@ class Dialect(ABC):
         yield from ()
         return self.by_id(args, item_id)
 
+    def one(self, item_id: str, read: Callable[[str], str]) -> Steps[Rows]:
+        """Return the row of an id; *read* makes a statement of the condition that picks it."""
+        args = Args(self)
+        return (yield Statement(read(self.by_id(args, item_id)), args))
+
     def get(self, item_id: str) -> Steps[Rows]:
         """Return the row of an item that is not deleted."""
-        args = Args(self)
-        where = f"{self.by_id(args, item_id)} AND deleted = 0"
-        return (yield Statement(self.reading(where), args))
+        return (yield from self.one(item_id, lambda it: self.reading(f"{it} AND deleted = 0")))
 
     @abstractmethod
     def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:

@@ -215,10 +215,6 @@ class Operations:
         where = [f"deleted = {deleted}", *self._dialect.scope(wanted, args)]
         return " AND ".join([*where, self._dialect.none_expired()])
 
-    def _one(self, item_id: str, args: Args) -> str:
-        """Return the condition that picks the row of an item that is not over."""
-        return f"{self._dialect.by_id(args, item_id)} AND {self._dialect.not_expired()}"
-
     def _mark(self, deleted: int, where: str, args: Args, by: str | None) -> Steps[int]:
         if by is None:
             return (yield from self._dialect.changes(self._marking(deleted, where), args))
@@ -269,10 +265,10 @@ class Operations:
 
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
         """Return the earlier versions of an item, oldest first, and its present row."""
-        args = Args(self._dialect)
-        columns = f"{self._columns}, deleted"
-        now = yield Statement(
-            f"SELECT {columns} FROM memory_items WHERE {self._one(item_id, args)}", args
+        columns, dialect = f"{self._columns}, deleted", self._dialect
+        now = yield from dialect.one(
+            item_id,
+            lambda it: f"SELECT {columns} FROM memory_items WHERE {it} AND {dialect.not_expired()}",
         )
         if not now:
             return [], []
