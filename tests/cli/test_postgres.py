@@ -185,12 +185,58 @@ def test_doctor_says_the_way_out_of_a_restore_without_its_extension(
     cli.remember("likes tea")
     _as_superuser(postgres_server, urlsplit(dsn).path[1:], "DROP TABLE memory_vectors")
 
-    for words in (["doctor"], ["doctor", "--repair"]):
-        result = cli(*words)
-        assert result.exit_code == 1
-        assert "restore the dump into a new database" in " ".join(result.output.split())
-        assert "docs/backup.md" in result.output
+    told = cli("doctor")
+    mended = cli("doctor", "--repair")
+
+    assert told.exit_code == 1
+    assert "`memory_vectors`, or a part of it, is missing" in " ".join(told.output.split())
+    assert "orbiter-memory doctor --repair" in told.output
+    assert mended.exit_code == 0, mended.output
+    assert cli.json("doctor")["ok"] is True
+    assert cli.json("recall", "tea")["hits"]
+    _as_superuser(postgres_server, urlsplit(dsn).path[1:], "DROP TABLE memory_terms")
+    broken = cli("doctor", "--repair")
+    assert broken.exit_code == 1
+    assert "restore the dump into a new database" in " ".join(broken.output.split())
     postgres_server.drop_database(dsn)
+
+
+def test_keys_of_a_table_do_not_follow_a_migration_and_it_says_so(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    first, second = postgres_server.create_database(), postgres_server.create_database()
+    old, new = Cli(first), Cli(second)
+    old.remember("likes tea")
+    bare = old("migrate", first, str(tmp_path / "bare.db"))
+    ann = old.json("keys", "create", "--user", "ann")
+    revoked = old.json("keys", "create", "--user", "bob")
+    old.ok("keys", "revoke", revoked["id"])
+
+    to_file = old("migrate", first, str(tmp_path / "agent.db"))
+    to_postgres = old("migrate", first, second)
+
+    assert "keys" not in bare.stderr
+    for told in (to_file, to_postgres):
+        assert told.exit_code == 0
+        assert "the 2 keys in the table orbiter_keys of SRC are not copied" in told.stderr
+        assert (urlsplit(first).password or "") not in told.stderr
+    assert "make new ones with `orbiter-memory keys create --url DST`" in to_file.stderr
+    assert new.json("keys", "list") == []
+    command = re.search(r"`(pg_dump .*?)` copies them", to_postgres.stderr)
+    assert command is not None, to_postgres.stderr
+    done = subprocess.run(
+        ["sh", "-c", command[1]],
+        env={"SRC": first, "DST": second, "PATH": f"{_programs()}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert {key["id"] for key in new.json("keys", "list")} == {ann["id"], revoked["id"]}
+    for dsn in (first, second):
+        postgres_server.drop_database(dsn)
 
 
 def test_keys_of_a_file_follow_a_migration_to_postgres_as_it_says(

@@ -372,3 +372,126 @@ async def test_others_read_the_old_vectors_while_new_ones_are_made(
     assert done == 201 - before[0]
     assert len(await new.nearest(near("number"), of("ann", 1000))) == 201
     await new.close()
+
+
+# Damage
+
+_SET = "UPDATE memory_vectors SET embedding ="
+_DAMAGE = [
+    "DELETE FROM memory_vectors WHERE id = 'long' AND passage = 0",
+    "DELETE FROM memory_vectors WHERE id = 'long' AND passage = 1",
+    "DELETE FROM memory_vectors WHERE id = 'i3'",
+    "DELETE FROM memory_vectors",
+]
+_LONG = " ".join(texts(60, seed=4))
+
+
+async def _filled(store: PostgresMemoryStore) -> list[MemoryItem]:
+    items = [item(f"i{n}", text, "ann" if n % 3 else "bob") for n, text in enumerate(texts(8))]
+    await store.add_many([*items, item("long", _LONG)])
+    assert await store.catch_up() == 0
+    assert await store.verify()
+    assert len(words.passages(_LONG)) > 1
+    return [*items, item("long", _LONG)]
+
+
+async def _all_vectors(store: PostgresMemoryStore) -> dict[str, bytes]:
+    return {key: bytes(each) for key, each in (await store.vectors([*_IDS])).items()}
+
+
+_IDS = ("long", *(f"i{n}" for n in range(8)))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *_DAMAGE,
+        f"{_SET} array_fill(0, ARRAY[64])::vector WHERE id = 'i2'",
+        "UPDATE memory_vectors SET embedding = embedding + embedding WHERE id = 'i2'",
+    ],
+)
+async def test_lost_and_damaged_vectors_are_found_and_made_again(
+    store: PostgresMemoryStore, postgres_dsn: str, damage: str
+) -> None:
+    await _filled(store)
+    before = await _all_vectors(store)
+    await run(postgres_dsn, damage)
+    assert not await store.verify()
+
+    assert await store.verify(repair=True)
+
+    assert await store.catch_up() == 0
+    assert await _all_vectors(store) == before
+    assert await store.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *_DAMAGE,
+        "UPDATE memory_vectors SET embedding = 'four' WHERE id = 'i2'",
+        f"{_SET} decode(repeat('00', 256), 'hex') WHERE id = 'i2'",
+        f"{_SET} decode(repeat('ff', 256), 'hex') WHERE id = 'i2'",
+    ],
+)
+async def test_vectors_kept_as_bytes_are_made_again_too(role_dsn: str, damage: str) -> None:
+    async with PostgresMemoryStore(role_dsn, embeddings=EMBEDDINGS) as store:
+        await _filled(store)
+        assert not store._kind.is_vector
+        before = await _all_vectors(store)
+        await run(role_dsn, damage)
+        assert not await store.verify()
+
+        assert await store.verify(repair=True)
+
+        assert await store.catch_up() == 0
+        assert await _all_vectors(store) == before
+        assert await store.verify()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "lost"),
+    [(1, "memory_vectors"), (3, "memory_vectors"), (3, "memory_vectors_p1")],
+)
+async def test_a_table_of_vectors_that_a_restore_left_out_is_made_again(
+    postgres_dsn: str, partitions: int, lost: str
+) -> None:
+    async with PostgresMemoryStore(
+        f"{postgres_dsn}&partitions={partitions}", embeddings=EMBEDDINGS
+    ) as store:
+        items = await _filled(store)
+        await run(postgres_dsn, f"DROP TABLE {lost}")
+    async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS) as store:
+        (problem,) = (await store.verify()).problems
+        assert "`memory_vectors`, or a part of it, is missing" in problem
+
+        assert await store.verify(repair=True)
+
+        assert await store.catch_up() == 0
+        assert await store.verify()
+        assert store._kind.is_vector
+        found = await run(
+            postgres_dsn, "SELECT indexname FROM pg_indexes WHERE tablename = 'memory_vectors'"
+        )
+        assert "memory_vectors_near_1" in {row[0] for row in found}
+        assert (await store.vectors([each.id for each in items])).keys() == set(_IDS)
+
+
+class Gaps(HashEmbeddings):
+    """Makes a vector of zeros of the passages that hold a word."""
+
+    def embed(self, text: str) -> list[float]:
+        return [0.0] * self.dimension if "void" in text else super().embed(text)
+
+
+async def test_an_item_of_which_one_passage_has_no_vector_is_whole(postgres_dsn: str) -> None:
+    text = f"{_LONG} {'void ' * 400}"
+    async with PostgresMemoryStore(postgres_dsn, embeddings=Gaps()) as store:
+        await store.add(item("long", text))
+        assert await store.catch_up() == 0
+
+        ((kept,),) = await run(postgres_dsn, "SELECT count(*) FROM memory_vectors")
+        assert 0 < kept < len(words.passages(text))
+        assert await store.verify()
+        await run(postgres_dsn, "DELETE FROM memory_vectors WHERE passage = 0")
+        assert not await store.verify()

@@ -119,6 +119,7 @@ async def test_a_place_given_out_again_belongs_to_the_new_item(path: Path) -> No
         "DELETE FROM memory_vectors WHERE place % 7 = 0",
         "UPDATE memory_vectors SET digest = x'00' WHERE place % 9 = 0",
         "UPDATE memory_vectors SET vectors = x'0000' WHERE place = 5",
+        "UPDATE memory_vectors SET vectors = zeroblob(length(vectors)) WHERE place % 9 = 0",
         "INSERT INTO memory_vectors VALUES (9999, 1, 9999, x'00', x'')",
         "INSERT INTO memory_details VALUES (9999, '[4]', x'00000000')",
         "UPDATE memory_details SET sizes = '[4, 4]' WHERE id % 9 = 0",

@@ -24,6 +24,7 @@ __all__ = [
     "TABLES",
     "as_owner",
     "columns",
+    "lost_vectors",
     "second",
 ]
 
@@ -46,9 +47,20 @@ OWN = (*CUT, "memory_pending", "memory_unembedded")
 """Tables whose rows belong to a user."""
 
 NO_VECTORS = -1
-"""The passage of the only row in `memory_details` of an item of which a model made no vectors."""
+"""The passage of a mark in `memory_details`: of some passages, a model made no vector."""
 
 TABLES = (*OWN, "memory_models", "memory_words")
+
+_VECTORS = """\
+-- Little-endian float32 until the first model is registered where there is pgvector.
+CREATE TABLE {if_lost}memory_vectors (
+    user_key TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    passage SMALLINT NOT NULL,
+    model SMALLINT NOT NULL,
+    embedding BYTEA NOT NULL,
+    PRIMARY KEY (user_key, id, model, passage)
+){by_user};"""
 
 # A term that begins with a space is the mark of an owner: it cuts the index of terms by user, and
 # its count is that of the user's passages.
@@ -86,15 +98,7 @@ CREATE TABLE memory_models (
     last_id TEXT COLLATE "C" NOT NULL DEFAULT '',
     is_walked BOOLEAN NOT NULL DEFAULT false
 );
--- Little-endian float32 until the first model is registered where there is pgvector.
-CREATE TABLE memory_vectors (
-    user_key TEXT COLLATE "C" NOT NULL,
-    id TEXT COLLATE "C" NOT NULL,
-    passage SMALLINT NOT NULL,
-    model SMALLINT NOT NULL,
-    embedding BYTEA NOT NULL,
-    PRIMARY KEY (user_key, id, model, passage)
-){by_user};
+{vectors}
 -- Apart from the vectors, so that reading these reads no details. An item has a row for each of its
 -- passages, or none.
 CREATE TABLE memory_details (
@@ -211,7 +215,9 @@ def as_owner(script: str, *tables: str) -> str:
 
 def second(partitions: int, *, row_security: bool) -> str:
     """Return the script that makes version 2 of version 1."""
-    script = _TABLES.format(by_user=" PARTITION BY HASH (user_key)" if partitions else "")
+    by_user = " PARTITION BY HASH (user_key)" if partitions else ""
+    vectors = _VECTORS.format(if_lost="", by_user=by_user)
+    script = _TABLES.format(vectors=vectors, by_user=by_user)
     parts = [(table, part) for table in CUT for part in range(partitions)]
     script += "".join(
         f"CREATE TABLE {table}_p{part} PARTITION OF {table}"
@@ -231,3 +237,26 @@ def second(partitions: int, *, row_security: bool) -> str:
             for table in OWN
         )
     return script + f"INSERT INTO memory_words VALUES ({words.VERSION});\n"
+
+
+def lost_vectors(partitions: int, *, row_security: bool) -> str:
+    """Return the script that makes the table of vectors, or parts of it, where they are lost."""
+    by_user = " PARTITION BY HASH (user_key)" if partitions else ""
+    script = _VECTORS.format(if_lost="IF NOT EXISTS ", by_user=by_user) + "\n"
+    parts = [f"memory_vectors_p{part}" for part in range(partitions)]
+    script += "".join(
+        f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF memory_vectors"
+        f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {part});\n"
+        for part, name in enumerate(parts)
+    )
+    if row_security:
+        script += "".join(
+            f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;\n"
+            for name in ("memory_vectors", *parts)
+        )
+        script += (
+            "DROP POLICY IF EXISTS memory_vectors_own ON memory_vectors;\n"
+            "CREATE POLICY memory_vectors_own ON memory_vectors"
+            " USING (user_key = current_setting('orbiter.user_id', true));\n"
+        )
+    return script

@@ -166,8 +166,9 @@ def keep(
 
 
 def _numbered(made: Embedded) -> list[tuple[int, bytes]]:
-    """Return the details of each passage, or the row that says there is nothing to be kept."""
-    return list(enumerate(made.details or ())) if len(made.vectors) else [(NO_VECTORS, b"")]
+    """Return the details of each passage, and the mark of an item that lacks vectors for good."""
+    kept = list(enumerate(made.details or ())) if len(made.vectors) else []
+    return kept if made.is_whole else [*kept, (NO_VECTORS, b"")]
 
 
 def give_back(taker: str) -> Steps[None]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from orbiter.memory.backends.postgres import derived_tables, schema
 from orbiter.memory.backends.postgres.derived_tables import NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
+from orbiter.memory.backends.postgres.models import Kind
 from orbiter.memory.backends.postgres.term_index import expected, indexing, read_indexed_by
 from orbiter.memory.backends.postgres.where import not_expired
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
-from orbiter.memory.backends.sql.embedder import passages_of
+from orbiter.memory.backends.sql.embedder import ROUNDED, is_unit, passages_of
 from orbiter.memory.backends.sql.store import CHUNK
 
 __all__ = [
@@ -91,8 +92,35 @@ Wrong = tuple[str, str, str]
 """An owner, an item, and what is wrong with it."""
 
 
-def some_items(dialect: PostgresDialect, last: str) -> Steps[Rows]:
-    """Return the next items by id, and what is kept of them; `None` where they wait."""
+def some_items(dialect: PostgresDialect, kind: Kind, last: str) -> Steps[Rows]:
+    """Return the next items by id, and what is kept of them; `None` where they wait.
+
+    Of a model that made fewer vectors than an item has passages, a mark says that there are no
+    more. So a number of vectors is `None` behind a mark, and -1 if one cannot be right.
+    """
+    is_damaged = "octet_length(v.embedding) <> 4 * m.dimension"
+    embeddings = (
+        "(SELECT array_agg(v.embedding) FROM memory_vectors AS v, memory_models AS m"
+        " WHERE v.model = m.number AND v.user_key = c.user_key AND v.id = c.id)"
+    )
+    if kind.is_vector:
+        # In this order: of another length, its length might not even be computed; see `padded`.
+        is_damaged = (
+            "CASE WHEN vector_dims(v.embedding) <> (m.dimension + 15) / 16 * 16 THEN true"
+            f" ELSE abs(vector_norm(v.embedding) - 1) > {ROUNDED} END"
+        )
+        embeddings = "NULL::bytea[]"
+    vectors = (
+        "(SELECT min(CASE WHEN x.is_wrong THEN -1 WHEN x.has_mark THEN NULL ELSE x.n END)"
+        " FROM memory_models AS m, LATERAL (SELECT count(*)::int AS n,"
+        f" coalesce(bool_or({is_damaged}) OR max(v.passage) + 1 <> count(*), false) AS is_wrong,"
+        " EXISTS (SELECT 1 FROM memory_details AS d WHERE d.model = m.number"
+        f" AND d.user_key = c.user_key AND d.id = c.id AND d.passage = {NO_VECTORS}) AS has_mark"
+        " FROM memory_vectors AS v WHERE v.model = m.number AND v.user_key = c.user_key"
+        " AND v.id = c.id) AS x WHERE m.is_walked AND NOT EXISTS (SELECT 1"
+        " FROM memory_unembedded AS u WHERE u.model = m.number AND u.user_key = c.user_key"
+        " AND u.id = c.id))"
+    )
     return (
         yield Statement(
             f"WITH chosen AS MATERIALIZED (SELECT id, {dialect.owner} AS user_key, content,"
@@ -101,13 +129,7 @@ def some_items(dialect: PostgresDialect, last: str) -> Steps[Rows]:
             " SELECT c.user_key, c.id, c.content, c.indexed_by,"
             " (SELECT array_agg(array_to_string(p.terms, ' ')"
             " ORDER BY p.passage) FROM memory_passages AS p WHERE p.user_key = c.user_key"
-            " AND p.id = c.id), EXISTS (SELECT 1 FROM memory_models AS m WHERE m.is_walked"
-            " AND NOT EXISTS (SELECT 1 FROM memory_unembedded AS u WHERE u.model = m.number"
-            " AND u.user_key = c.user_key AND u.id = c.id) AND NOT EXISTS (SELECT 1"
-            " FROM memory_vectors AS v WHERE v.model = m.number AND v.user_key = c.user_key"
-            " AND v.id = c.id) AND NOT EXISTS (SELECT 1 FROM memory_details AS d"
-            " WHERE d.model = m.number AND d.user_key = c.user_key AND d.id = c.id"
-            f" AND d.passage = {NO_VECTORS})), EXISTS (SELECT 1 FROM memory_pending AS w"
+            f" AND p.id = c.id), {vectors}, {embeddings}, EXISTS (SELECT 1 FROM memory_pending AS w"
             " WHERE w.user_key = c.user_key AND w.id = c.id) FROM chosen AS c ORDER BY c.id",
             [last],
         )
@@ -117,14 +139,17 @@ def some_items(dialect: PostgresDialect, last: str) -> Steps[Rows]:
 def compare(rows: Rows) -> list[Wrong]:
     """Return what is wrong with items that `some_items` returned. Slow enough for a thread."""
     wrong: list[Wrong] = []
-    for owner, item_id, content, value, kept, is_unembedded, is_waiting in rows:
+    for owner, item_id, content, value, kept, vectors, embeddings, is_waiting in rows:
         if is_waiting:
             continue
         indexed_by = read_indexed_by(value)
         if (kept or []) != expected(owner, content, indexed_by):
             wrong.append((owner, item_id, "has no terms, or the terms of another text"))
-        elif is_unembedded and passages_of(content, indexed_by):
-            wrong.append((owner, item_id, "has no vectors and is not queued for embedding"))
+        elif vectors == -1 or not all(map(is_unit, embeddings or ())):
+            wrong.append((owner, item_id, "has vectors that are damaged, or lacks some"))
+        elif vectors is not None and vectors < len(passages_of(content, indexed_by)):
+            what = "lacks some of its vectors" if vectors else "has no vectors"
+            wrong.append((owner, item_id, f"{what} and is not queued for embedding"))
     return wrong
 
 

@@ -16,6 +16,8 @@ __all__ = [
     "LONGEST_VECTOR",
     "WALK",
     "Kind",
+    "has_vectors",
+    "make_lost_vectors",
     "models",
     "padded",
     "register",
@@ -122,18 +124,57 @@ async def _begin(
     if not rows and dimension <= LONGEST_VECTOR:
         await _use_pgvector(driver, connection)
     found = await driver.fetch_row(connection, _KIND)
-    near = Kind(*found).near(dimension)
-    if near is not None:
-        await driver.execute(
-            connection,
-            f"CREATE INDEX memory_vectors_near_{number} ON memory_vectors"
-            f" USING hnsw ({near} vector_cosine_ops) WHERE model = {number}",
-        )
+    await _make_index(driver, connection, Kind(*found), number, dimension)
     if layout.is_held:
         script = derived_tables.QUEUE_ALL.format(number=number)
         await driver.execute(
             connection, derived_tables.as_owner(script, "memory_passages", "memory_unembedded")
         )
+
+
+async def _make_index(
+    driver: Driver, connection: Any, kind: Kind, number: int, dimension: int
+) -> None:
+    near = kind.near(dimension)
+    if near is not None:
+        await driver.execute(
+            connection,
+            f"CREATE INDEX IF NOT EXISTS memory_vectors_near_{number} ON memory_vectors"
+            f" USING hnsw ({near} vector_cosine_ops) WHERE model = {number}",
+        )
+
+
+def has_vectors(layout: schema.Layout) -> Steps[bool]:
+    """Tell whether the table of vectors is there, with all its parts."""
+    parts = [f"memory_vectors_p{part}" for part in range(layout.partitions)]
+    rows = yield Statement(
+        "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS name",
+        [["memory_vectors", *parts]],
+    )
+    return bool(rows[0][0])
+
+
+async def make_lost_vectors(driver: Driver, pool: Any, layout: schema.Layout) -> None:
+    """Make the table of vectors that a restore without pgvector has left out; it is empty."""
+    async with driver.lease(pool) as connection:
+        await driver.execute(connection, "BEGIN")
+        try:
+            await driver.execute(connection, f"SELECT pg_advisory_xact_lock({schema.LOCK})")
+            rows = await connection.fetch(_MODELS)
+            script = derived_tables.lost_vectors(
+                layout.partitions, row_security=layout.row_security
+            )
+            is_new = not await connection.fetchval("SELECT to_regclass('memory_vectors') NOTNULL")
+            await driver.execute(connection, script)
+            if is_new and rows and max(row["dimension"] for row in rows) <= LONGEST_VECTOR:
+                await _use_pgvector(driver, connection)
+            kind = Kind(*await driver.fetch_row(connection, _KIND))
+            for row in rows:
+                await _make_index(driver, connection, kind, row["number"], row["dimension"])
+            await driver.execute(connection, "COMMIT")
+        except Exception as exc:  # whatever it was, no transaction stays open
+            await driver.roll_back(connection, exc)
+            raise
 
 
 async def _use_pgvector(driver: Driver, connection: Any) -> None:

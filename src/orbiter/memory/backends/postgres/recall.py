@@ -324,6 +324,17 @@ class PostgresRecall(PostgresRunner, SQLRecall):
 
     # Looking after it
 
+    async def _lost_vectors(self, *, repair: bool) -> list[str]:
+        """Tell whether the table of vectors is lost; with *repair*, make it again."""
+        if await self._read(lambda: models.has_vectors(self._layout)):
+            return []
+        if not repair:
+            return ["the table `memory_vectors`, or a part of it, is missing"]
+        pool = self._opened()
+        await self._driver.retry(lambda: models.make_lost_vectors(self._driver, pool, self._layout))
+        await self._models()  # vectors may be kept in another way now
+        return []
+
     async def _check_derived(self, *, repair: bool) -> list[str]:
         """Return what is wrong with terms and vectors; with *repair*, have them rebuilt."""
         await self._index_words()
@@ -331,7 +342,9 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             lambda: maintenance.orphans(self._dialect)
         )
         last = ""
-        while rows := await self._read(lambda: maintenance.some_items(self._dialect, last)):  # noqa: B023
+        while rows := await self._read(
+            lambda: maintenance.some_items(self._dialect, self._kind, last)  # noqa: B023
+        ):
             wrong += await asyncio.to_thread(maintenance.compare, rows)
             last = rows[-1][1]
         if repair:

@@ -461,6 +461,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
                 f"{self!r} acts for no user and sees nothing, so it would find no problems; "
                 "verify as a role that bypasses row-level security"
             )
+        if lost := await self._lost_vectors(repair=repair):
+            return lost  # the rest cannot be read without it
         if repair:
             await self._maintain("REINDEX TABLE {}")
         problems = [

@@ -6,9 +6,12 @@ that is killed loses nothing. A task runs only while something waits.
 
 import asyncio
 import os
+import sys
 import time
 import weakref
+from array import array
 from collections.abc import Callable, Sequence
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orbiter.memory.errors import EmbeddingError
@@ -22,14 +25,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "ROUNDED",
     "Embedded",
     "Embedder",
     "Model",
     "PendingItem",
     "Source",
     "check_embeddings",
+    "is_unit",
     "passages_of",
 ]
+
+
+ROUNDED = 0.001
+"""How far from 1 the length of a vector that is kept may be."""
 
 
 class Model(NamedTuple):
@@ -66,6 +75,8 @@ class Embedded(NamedTuple):
     """A row per passage, of length 1; none for a text that says nothing."""
     details: list[bytes] | None = None
     """The details of each passage, as `Embeddings` makes them; `None` where no passage has any."""
+    is_whole: bool = True
+    """Whether every passage has a vector; one of zeros is left out."""
 
 
 class Source(Protocol):
@@ -398,6 +409,15 @@ def passages_of(content: str, indexed_by: object = None) -> list[str]:
     return [passage for text in texts for passage in words.passages(text)][:MOST]
 
 
+def is_unit(vector: bytes) -> bool:
+    """Tell whether the numbers of a kept vector are sound: all are of length 1."""
+    numbers = array("f", vector[: len(vector) // 4 * 4])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    length: float = sum(map(mul, numbers, numbers))
+    return abs(length - 1) < ROUNDED  # not of a NaN
+
+
 def _checked(
     embeddings: Embeddings,
     cut: Sequence[Sequence[str]],
@@ -420,7 +440,8 @@ def _checked(
             if rows:
                 vectors = directions([vector for vector, _ in rows], embeddings.dimension)
             details = _rows_of([each for _, each in rows], embeddings.detail_dimension)
-            found.append(Embedded(vectors, details))
+            is_whole = 0 < len(rows) == len(passages)
+            found.append(Embedded(vectors, details, is_whole))
         except ValueError as exc:
             found.append(None)
             error = EmbeddingError(f"`{embeddings.name}`: {exc}")

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any
 
-from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
+from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, is_unit
 from orbiter.memory.backends.sqlite.run import end
 from orbiter.memory.backends.sqlite.schema import INDEXING, not_expired, read_indexed_by
 
@@ -242,6 +242,7 @@ LEFT JOIN memory_items AS i ON i.rowid = v.place
 LEFT JOIN memory_details AS d ON d.id = v.id
 WHERE i.rowid IS NULL OR length(v.vectors) % (4 * m.dimension)
 OR v.digest <> orbiter_digest(i.content, {INDEXING}) OR {HAS_WRONG_DETAILS}
+OR NOT orbiter_are_units(v.vectors, m.dimension)
 """
 _MISSING = """
 SELECT m.id, i.rowid FROM memory_models AS m JOIN memory_items AS i ON i.rowid <= m.embedded_to
@@ -283,6 +284,12 @@ def _give_digest(connection: sqlite3.Connection) -> None:
         lambda text, indexing: digest(_text(text), read_indexed_by(indexing)),
         deterministic=True,
     )
+
+    def are_units(vectors: Any, dimension: int) -> bool:
+        size, data = 4 * dimension, bytes(vectors)
+        return all(is_unit(data[at : at + size]) for at in range(0, len(data), size))
+
+    connection.create_function("orbiter_are_units", 2, are_units, deterministic=True)
 
 
 _READ_DETAILS = f"""

@@ -159,12 +159,45 @@ async def migrate(
     with run.out.progress("copying", unit="") as advance:
         done = await copy(source, target, progress=advance, overwrite=overwrite)
     _print_migration(run, done)
-    _note_keys(source, target)
+    _note_key_file(source, target)
+    if _is_postgres(source):
+        await _note_key_table(source, target)
     return 0 if done else ERROR
 
 
-def _note_keys(source: str, target: str) -> None:
-    """Say that the keys of a server over *source* stay, and how to take them along."""
+def _is_postgres(url: str) -> bool:
+    return url.partition("://")[0].lower() in ("postgres", "postgresql")
+
+
+async def _note_key_table(source: str, target: str) -> None:
+    """Say that the keys in the table of a Postgres *source* stay, and how to take them along."""
+    from orbiter.memory.auth import KeyTable  # noqa: PLC0415 - of an extra
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415
+
+    async def count(url: str) -> int:
+        table = KeyTable(url)
+        try:
+            return len(await table.list())
+        except MemoryError:  # a role that may not read them
+            return 0
+        finally:
+            await table.close()
+
+    if not (here := await count(source)):
+        return
+    way = "make new ones with `orbiter-memory keys create --url DST`"
+    if _is_postgres(target) and not await count(target):
+        way = (
+            '`pg_dump --no-owner --table=orbiter_keys "$SRC" | psql -qv ON_ERROR_STOP=1 "$DST"` '
+            "copies them, revoked ones too"
+        )
+    are = "key in the table orbiter_keys of SRC is"
+    are = are if here == 1 else "keys in the table orbiter_keys of SRC are"
+    say(f"the {here:,} {are} not copied; {way}", kind="note")
+
+
+def _note_key_file(source: str, target: str) -> None:
+    """Say that the keys in the file of *source* stay, and how to take them along."""
     from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415 - for this alone
     from orbiter.memory.errors import MemoryError  # noqa: PLC0415
 
@@ -181,7 +214,7 @@ def _note_keys(source: str, target: str) -> None:
         new = key_file_for(target)
         if not new.exists():
             way = f"`{shlex.join(['install', '-D', '-m', '600', str(path), str(new)])}` copies them"
-            if target.lower().startswith("postgres"):
+            if _is_postgres(target):
                 way += (
                     ", and `keys create` or `serve` with DST as `--url` moves them into its table"
                 )
