@@ -516,3 +516,41 @@ async def test_beside_a_summary_an_answer_keeps_its_question(
             counts.append(len(questions))
 
     assert 2 in counts, "what is not summed up begins with an answer, whose question is shown"
+
+
+async def test_a_summary_leaves_the_rest_of_the_budget_to_messages(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer(*["what was said before"] * 40)
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+    for number in range(40):
+        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
+        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+    await memory.flush()
+    assert await chat.summary() is not None
+
+    budgets = [600, 1_200, 2_400]
+    contexts = [await chat.context("go on", budget=each, memory_limit=0) for each in budgets]
+
+    for context, budget in zip(contexts, budgets, strict=True):
+        assert "what was said before" in context.text
+        assert budget / 2 < context.tokens <= budget
+
+
+async def test_a_message_without_room_in_the_conversation_may_be_a_memory(
+    open_memory: Open, local_url: str, who: str
+) -> None:
+    memory = open_memory(local_url, summaries=None)
+    chat = memory.scope(user_id=who).chat("c")
+    await chat.add({"role": "user", "content": "The door code of the office is 4711"})
+    await chat.add({"role": "assistant", "content": "Noted."})
+    for number in range(30):
+        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
+        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+    await memory.flush()
+
+    whole = (await chat.context("What is the door code?", budget=100_000)).tokens
+    for budget in range(300, whole + 100, 100):
+        context = await chat.context("What is the door code?", budget=budget)
+        assert context.text.count("4711") == 1, budget

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._kv import KeyValue
     from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
-    from orbiter.memory.model.derived import SummaryMemory
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Hit, RecallResult
@@ -312,29 +311,35 @@ class Chat(ScopedHandle):
         hits = for_prompt(await self._recalled(ask, said, memory_limit), min_relevance)
         recent = await self._recent()
 
-        async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
-            shown = {item.id for item in conversation}
-            memories = [hit.shown for hit in hits if hit.item.id not in shown]
-            return await self._chats.assembler.assemble(
-                asked,
-                recent=recent,
-                conversation=conversation,
-                summary=summary,
-                memories=memories[:memory_limit],
-                scope=self._scope,
-                budget=budget,
-                format=format,
-            )
+        async def assemble(summary: str | None) -> "Context":
+            in_chat = {item.id for item in said}
+            while True:
+                memories = [hit.shown for hit in hits if hit.item.id not in in_chat]
+                context = await self._chats.assembler.assemble(
+                    asked,
+                    recent=recent,
+                    conversation=said,
+                    summary=summary,
+                    memories=memories[:memory_limit],
+                    scope=self._scope,
+                    budget=budget,
+                    format=format,
+                )
+                # A message that has no room in the conversation may still be a memory.
+                missing = in_chat.intersection(each.id for each in context.dropped if each.id)
+                in_chat -= missing
+                if all(hit.item.id not in missing for hit in hits):
+                    return context
 
         context = None
         if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
-            context = await assemble(said, None)
+            context = await assemble(None)
         if context is None or any(_is_too_old(each) for each in context.dropped):
             kept = await self._chats.summaries.find(store, self._scope)
             if kept is not None:
-                context = await assemble(_not_summed_up(said, kept), kept.content)
+                context = await assemble(kept.content)
         if context is None:
-            context = await assemble(said, None)
+            context = await assemble(None)
         self._core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
         return context
 
@@ -436,22 +441,6 @@ def _has_items(what: Given | Sequence[Given]) -> bool:
     if isinstance(what, str | MemoryItem):
         return not isinstance(what, str)
     return isinstance(what, Sequence) and any(isinstance(one, MemoryItem) for one in what)
-
-
-def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:
-    """Return what came after *summary*, from the question that its first answer belongs to."""
-    ids = [item.id for item in items]
-    first = ids.index(summary.covers_id) + 1 if summary.covers_id in ids else 0
-    later = [
-        place
-        for place, item in enumerate(items)
-        if place >= first and not summary.covers_by_time(item) and role_of(item) != "system"
-    ]
-    start = later[0] if later else len(items)
-    while later and start and role_of(items[start]) != "human":
-        start -= 1
-    kept = {*range(start, min(later, default=start)), *later}
-    return [item for place, item in enumerate(items) if place in kept or role_of(item) == "system"]
 
 
 def _is_too_old(dropped: "Dropped") -> bool:
