@@ -54,6 +54,21 @@ async def test_a_question_is_kept_in_no_cache_of_word_lists() -> None:
     assert _replaced._stems.cache_info().currsize == before.currsize > 0
 
 
+def test_a_cache_answers_for_many_texts_as_for_each() -> None:
+    counted: list[str] = []
+
+    @text_cache(max_bytes=10_000)
+    def lengths(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    lengths("tea")
+
+    assert lengths.of_all(["tea", "coffee", "tea"]) == [3, 6, 3]
+    assert lengths.of_all(["coffee", "tea"]) == [6, 3]
+    assert counted == ["tea", "coffee"]
+
+
 @pytest.mark.slow
 def test_long_texts_fill_no_cache_beyond_its_bytes() -> None:
     clear_all()

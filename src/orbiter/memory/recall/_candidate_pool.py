@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import INDEXED_BY, MemoryItem, index_texts, role_of
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    index_texts,
+    role_of,
+)
 from orbiter.memory.tasks.offload import is_much_text
 
 __all__ = [
@@ -62,6 +69,8 @@ _LABELS = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """Words before a colon that are nobody's name."""
+_LONGEST_NAME = 80
+"""Characters in which a name, its colon and what follows begin."""
 _OFTEN = 2
 """How many texts of one person, and of how many people, make a conversation."""
 
@@ -84,7 +93,9 @@ def names_in(items: Sequence[MemoryItem]) -> frozenset[str]:
 
 def name_before_colon(content: str) -> str | None:
     """Return what stands before a colon at the start of a text, if it could be a name."""
-    match = _BEFORE_COLON.match(content, 0, 80)
+    if content.find(":", 0, _LONGEST_NAME) < 0:  # as most texts, which need no pattern
+        return None
+    match = _BEFORE_COLON.match(content, 0, _LONGEST_NAME)
     if match is None:
         return None
     parts = match[1].split(" ")
@@ -97,12 +108,16 @@ def speaker_of(item: MemoryItem, names: frozenset[str] = frozenset()) -> str | N
 
     If it is one of *names*, also what stands before a colon in the text.
     """
-    name = item.metadata.extra.get("speaker")
+    extra = item.metadata.extra
+    name = extra.get("speaker") if extra else None
     if isinstance(name, str) and name.strip():
         return name.strip()
     if names and (before := name_before_colon(item.content)) in names:
         return before
     return None
+
+
+_MESSAGES: frozenset[type] = frozenset((HumanMemory, AIMemory))
 
 
 def is_spoken(item: MemoryItem) -> bool:
@@ -116,6 +131,8 @@ def is_talk(item: MemoryItem, names: frozenset[str] = frozenset()) -> bool:
     What one of *names* says is so without a session, too.
     """
     if item.metadata.session_id is not None:
+        if item.__class__ in _MESSAGES:  # as most are
+            return True
         return is_spoken(item) or bool(names and speaker_of(item, names))
     return bool(names) and name_before_colon(item.content) in names
 

@@ -230,11 +230,10 @@ async def fill_pool(
 
 def _likelihood(question: Question, item: MemoryItem, names: frozenset[str]) -> float:
     """Return how much likelier than others an item answers, by who said it and when."""
-    who = speaker_of(item, names)
-    if who is None:
-        is_asked = question.asks_you or not isinstance(item, AIMemory)
-    else:
-        is_asked = names_speaker(question, who) >= 0
+    is_asked = question.asks_you or not isinstance(item, AIMemory)
+    if not is_asked or len(question.people) == 1:  # else it may be anyone's
+        who = speaker_of(item, names)
+        is_asked = is_asked if who is None else names_speaker(question, who) >= 0
     is_then = bool(question.times) and closeness(item.created_at, question.times) > 0
     return (_LIKELIER if is_asked else 1.0) * (_LIKELIER if is_then else 1.0)
 
@@ -424,17 +423,18 @@ async def _around(
     """Return each item with what was said around it; nothing was, around what is no talk."""
     if not isinstance(store, ConversationStore):
         return [[item] for item in items]
-    ids = [item.id for item in items if is_talk(item, names)]
-    others = [item.id for item in items if not is_talk(item, names)]
+    notes = [item for item in items if not is_talk(item, names)]
+    others = dict.fromkeys(item.id for item in notes)
+    ids = [item.id for item in items if item.id not in others]
     plain = partial(store.around, ids, span=_SPAN)
-    read_them = plain if nearby is None else partial(nearby.around, store, ids, others)
+    read_them = plain if nearby is None else partial(nearby.around, store, ids, list(others))
     spoken = await read_them() if ids else []
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
     talks = [
         [as_indexed(item) for item in window if is_talk(item, names) and is_indexed(item)]
         for window in spoken
     ]
-    return [*([item] for item in items if not is_talk(item, names)), *talks]
+    return [*([item] for item in notes), *talks]
 
 
 async def newest_that_differ(

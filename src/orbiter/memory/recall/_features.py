@@ -9,7 +9,7 @@ which of them count.
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import islice
 from operator import mul
 from typing import NamedTuple, TypeVar
@@ -45,6 +45,7 @@ _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
 _MAX_BYTES = 32 * 2**20
 """How much is remembered of the texts that one function was asked about."""
 _SPAN = 2
+"""How many before and after an item lend it their words and meaning."""
 _FEW = 20
 UNRELATED = 0.15
 """The cosine that texts with nothing in common stay below, mostly and for most models."""
@@ -120,14 +121,14 @@ def _specifics(content: str) -> Iterator[str]:
 says_when = text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)(has_time)
 
 
-def terms_of(item: MemoryItem) -> frozenset[str]:
+def terms_of(item: MemoryItem) -> Set[str]:
     """Return the distinct terms of an item."""
     return _terms_in(_text_features(item.content))
 
 
-def _terms_in(text: TextFeatures) -> frozenset[str]:
+def _terms_in(text: TextFeatures) -> Set[str]:
     if len(text.passages) == 1:  # as most texts have
-        return frozenset(text.passages[0][0])
+        return text.passages[0][0].keys()
     return frozenset(term for counts, _ in text.passages for term in counts)
 
 
@@ -185,7 +186,7 @@ class Measurement:
         self.pool = pool
         self.items = pool.items
         self.before, self.after = _neighbours(pool)
-        self.texts = [_text_features(item.content) for item in self.items]
+        self.texts = _text_features.of_all([item.content for item in self.items])
         """What is known of each item's text."""
         self.rarity = _rarity(question.terms, pool)
         self.terms = _AskedTerms(self.rarity)
@@ -226,6 +227,8 @@ class Measurement:
     @functools.cached_property
     def _sessions(self) -> list[int]:
         """A number for the session of each item."""
+        if not any(self._are_talk):
+            return list(range(len(self.items)))
         numbers: dict[object, int] = {}
         return [
             numbers.setdefault(_session(item, is_part=is_part), len(numbers))
@@ -238,6 +241,8 @@ class Measurement:
         Answers have more of them than small talk. The names of those who speak do not count. What
         is no message, or said by somebody who is not asked about, is average.
         """
+        if not any(self._are_talk):
+            return [0.0] * len(self.items)
         people = {name: names_speaker(self.question, name) >= 0 for name in set(self.speakers)}
         speaking = {part for name in people if name for part in name.casefold().split()}
         counts = [
@@ -263,17 +268,19 @@ class Measurement:
         mass = self.terms.mass
         # What was talked of before a question says nothing about its answer.
         lent = [0 if echo else mask for mask, echo in zip(self.masks, self.echo, strict=True)]
+        none = [0, 0]
         weighed: list[float] = []
         start = 0
         for window in self.pool.windows:
             end = start + len(window)
-            for at in range(start, end):
-                mask = self.masks[at]
-                for earlier in self.masks[max(start, at - _SPAN) : at]:
-                    mask |= earlier
-                for later in lent[at + 1 : min(end, at + _SPAN + 1)]:
-                    mask |= later
-                weighed.append(mass[mask])
+            if end == start + 1:  # as of notes
+                weighed.append(mass[self.masks[start]])
+                start = end
+                continue
+            earlier = [*none, *self.masks[start:end]]
+            later = [*lent[start:end], *none]
+            every = zip(earlier, earlier[1:], earlier[2:], later[1:], later[2:], strict=False)
+            weighed += [mass[a | b | own | c | d] for a, b, own, c, d in every]
             start = end
         return weighed
 
@@ -285,15 +292,14 @@ class Measurement:
 
     def neighbour_meaning(self) -> list[float]:
         """Return how near those said around each item are, without the item itself."""
-        meaning = self.meaning
+        none = [0.0, 0.0]
         means: list[float] = []
         start = 0
         for window in self.pool.windows:
             end = start + len(window)
-            for at in range(start, end):
-                earlier = meaning[max(start, at - _SPAN) : at]
-                later = meaning[at + 1 : min(end, at + _SPAN + 1)]
-                means.append(sum((*reversed(earlier), *later)) / (2 * _SPAN))
+            near = [*none, *self.meaning[start:end], *none]
+            every = zip(near, near[1:], near[3:], near[4:], strict=False)
+            means += [(b + a + c + d) / (2 * _SPAN) for a, b, c, d in every]
             start = end
         return means
 
@@ -347,6 +353,8 @@ def standardise(values: Sequence[float | None], *, absent: float = 0.0) -> list[
 
 
 def _neighbours(pool: Pool) -> tuple[list[int | None], list[int | None]]:
+    if all(len(window) == 1 for window in pool.windows):  # as notes are
+        return [None] * len(pool.windows), [None] * len(pool.windows)
     before: list[int | None] = []
     after: list[int | None] = []
     for window in filter(None, pool.windows):

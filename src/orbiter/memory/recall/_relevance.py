@@ -7,7 +7,7 @@ five memories and among thousands. `python -m benchmarks.recall_relevance` fits 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from types import MappingProxyType
 
@@ -97,7 +97,8 @@ def measures_of_text(
     question: Question, item: MemoryItem, *, names: frozenset[str] = frozenset()
 ) -> dict[str, float]:
     """Return what is measured of an item by itself; *names* are those before a colon that speak."""
-    held = terms_of(item).intersection(question.terms)
+    terms = terms_of(item)
+    held = terms & frozenset(question.terms)
     share = _share(question.terms, held)
     speaker = speaker_of(item, names)
     is_assistants = isinstance(item, AIMemory) and speaker is None
@@ -123,7 +124,7 @@ def measures_of_text(
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(is_question(item.content)),
-        "length": math.log1p(len(terms_of(item))),
+        "length": math.log1p(len(terms)),
     }
 
 
@@ -136,11 +137,18 @@ def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> d
     return {"cosine": cosine, "note_cosine": values["note"] * cosine, "coverage": coverage}
 
 
-def _share(terms: Sequence[str], *held: frozenset[str]) -> float:
+def _share(terms: Sequence[str], *held: Set[str]) -> float:
     """Return how much of *terms* is held, from 0 to 1."""
-    total = sum(map(_tells, terms))
-    every = frozenset().union(*held)
-    return sum(_tells(term) for term in terms if term in every) / total if total else 0.0
+    total = share = 0.0
+    everyday = _everyday()
+    for term in terms:
+        tells = _TELLS_LITTLE if term in everyday else 1.0
+        total += tells
+        for each in held:
+            if term in each:
+                share += tells
+                break
+    return share / total if total else 0.0
 
 
 def _tells(term: str) -> float:
@@ -152,7 +160,7 @@ def _everyday() -> frozenset[str]:
     return frozenset(words.terms(_EVERYDAY))
 
 
-def _about_another(question: Question, item: MemoryItem, held: frozenset[str]) -> float:
+def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> float:
     """Return how much of what the question names is not in a note that names another: 0 to 1.
 
     In a talk that tells nothing, as a name is said once. Neither does it in a note that somebody

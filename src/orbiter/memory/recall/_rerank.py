@@ -166,12 +166,13 @@ def kind_of(
 
     With *spread*, those for a question about all of a long matter.
     """
-    from_assistant = sum(
-        isinstance(item, AIMemory) and speaker_of(item, names) is None for item in items
-    )
-    if from_assistant <= _SHARE * len(items):
-        return PEOPLE
-    return ASSISTANT_OVER_TIME if spread else ASSISTANT
+    most, from_assistant = _SHARE * len(items), 0
+    for item in items:
+        if isinstance(item, AIMemory) and speaker_of(item, names) is None:
+            from_assistant += 1
+            if from_assistant > most:
+                return ASSISTANT_OVER_TIME if spread else ASSISTANT
+    return PEOPLE
 
 
 def blend(words: Weights, meaning: Weights, coverage: float) -> Weights:

@@ -1,7 +1,9 @@
 """Scoring: from measured features to an order, and without repeats. Deterministic and pure."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import count, groupby
+from operator import attrgetter, eq
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._features import FeatureTable
@@ -47,23 +49,34 @@ def score(table: FeatureTable, weights: Mapping[str, float], places: Sequence[in
     def points(place: int) -> dict[str, float]:
         return {name: weight * columns[name][place] for name, weight in used.items()}
 
+    are_all = len(places) == len(items) and all(map(eq, places, count()))
     totals = [0.0] * len(places)
     for name, weight in used.items():
         column = columns[name]
         if any(column):
-            totals = [total + weight * column[at] for total, at in zip(totals, places, strict=True)]
+            values = column if are_all else [column[at] for at in places]
+            totals = [total + weight * value for total, value in zip(totals, values, strict=True)]
     scored = [
         Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)
     ]
-    scored.sort(key=lambda one: one.score, reverse=True)
+    scored.sort(key=attrgetter("score"), reverse=True)
     if len(set(totals)) < len(totals):
-        scored.sort(key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id))
+        return [
+            one for _, equals in groupby(scored, attrgetter("score")) for one in _newest(equals)
+        ]
     return scored
+
+
+def _newest(equals: Iterable[Scored]) -> list[Scored]:
+    listed = list(equals)
+    if len(listed) > 1:
+        listed.sort(key=lambda one: (-one.item.created_at.timestamp(), one.item.id))
+    return listed
 
 
 def without_repeats(
     scored: Sequence[Scored],
-    terms: Mapping[str, frozenset[str]],
+    terms: Mapping[str, Set[str]],
     *,
     limit: int,
     clusters: Clusters = _NO_CLUSTERS,
@@ -104,7 +117,7 @@ def without_repeats(
     return sorted(both, key=lambda each: order[each[0].item.id])
 
 
-def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset[str]]) -> bool:
+def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, Set[str]]) -> bool:
     return (
         terms[one.id] == terms[other.id]
         and who_says(one) == who_says(other)

@@ -176,11 +176,12 @@ def said_again(item: MemoryItem, others: Iterable[MemoryItem]) -> list[MemoryIte
 def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     """Return the floods among *items*, numbered; most often there are none."""
     left = list(items)
+    sketches = _sketches.of_all([item.content for item in left])
     found: dict[str, int] = {}
     series: dict[str, int] = {}
     known: list[tuple[_Who, _Wording]] = []
     for place in range(_SKETCHES):
-        many = _that_share(left, [_sketches(item.content)[place] for item in left])
+        many = _that_share(left, [each[place] for each in sketches])
         claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
         clusters = [cluster for copies, _ in claims for cluster in copies]
         for one in (each for _, others in claims for each in others):
@@ -198,6 +199,7 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
             break
         if found or series:
             left = [item for item in left if item.id not in found and item.id not in series]
+            sketches = _sketches.of_all([item.content for item in left])
     return Clusters(found, series) if found or series else _NO_CLUSTERS
 
 
@@ -275,7 +277,7 @@ def _common_marks(wordings: Sequence["_Wording"]) -> int:
 
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return items of one sketch in groups that are a flood if the numbers do not matter."""
-    if not _may_be_flood([_wording(item.content) for item in items]):
+    if not _may_be_flood(_wording.of_all([item.content for item in items])):
         return []
     kinds: list[tuple[int, int, _Who, _Wording, list[MemoryItem]]] = []
     exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
@@ -303,7 +305,10 @@ def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
 def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return floods in which a word is another each time: more than `SERIES` round one text."""
     clusters: list[list[MemoryItem]] = []
-    left = [(item, _wording(item.content)) for item in items] if centres else []
+    if not centres:
+        return clusters
+    wordings = _wording.of_all([item.content for item in items])
+    left = list(zip(items, wordings, strict=True))
     for centre in centres[:_CENTRES]:
         who, about = who_says(centre), _wording(centre.content)
         marks, size = about.marks, about.size

@@ -6,7 +6,7 @@ must not stay in the process because somebody searched.
 
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import update_wrapper
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -66,6 +66,14 @@ class TextCache(Generic[_T]):
                 del self._held[oldest]
                 self._bytes -= size
         return answer
+
+    def of_all(self, texts: Sequence[str]) -> list[_T]:
+        """Return what the function returns for each of *texts*."""
+        held = self._held
+        try:
+            return [held[text] for text in texts]
+        except KeyError:
+            return [self(text) for text in texts]
 
     def cache_info(self) -> CacheInfo:
         """Return how full it is."""
