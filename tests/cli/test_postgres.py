@@ -41,6 +41,8 @@ def test_commands_work_on_postgres_and_hide_its_password(postgres_server: Postgr
     refused = cli("list", "--url", wrong)
     assert refused.exit_code == 1
     assert "wr0ng" not in refused.output
+    assert "MemoryStore" not in refused.output
+    assert "error: `postgresql://" in refused.output
     postgres_server.drop_database(dsn)
 
 

@@ -148,6 +148,27 @@ def test_a_file_of_another_user_is_refused(keys: KeyFile, monkeypatch: pytest.Mo
         KeyFile(keys.path).check(token)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="owners of POSIX")
+def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> None:
+    folder = tmp_path / "service"
+    folder.mkdir(mode=0o700)
+    owner = 12345 if os.geteuid() == 0 else os.getuid()  # only root may give files away
+    os.chown(folder, owner, -1)
+    keys = KeyFile(folder / "agent.db.keys.json")
+
+    first, token = keys.create(scope=ANN, role="write")
+    new, _, _ = keys.rotate(first.id, overlap=timedelta(hours=1))
+    KeyFile(keys.path).revoke(first.id)
+
+    assert KeyFile(keys.path).check(token) is None
+    assert {key.id for key in KeyFile(keys.path).list()} == {first.id, new.id}
+    assert {each.name: each.stat().st_uid for each in folder.iterdir()} == {
+        "agent.db.keys.json": owner,
+        "agent.db.keys.json.lock": owner,
+    }
+    assert keys.path.stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links of POSIX")
 def test_a_key_revoked_through_a_link_opens_nothing(keys: KeyFile, tmp_path: Path) -> None:
     link = tmp_path / "link.json"

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -79,7 +79,14 @@ class Issuer:
             "/keys": {"keys": [*self.extra_keys, *keys]},
         }
 
-    def token(self, kid: str | None = "one", *, signer: Any = None, **claims: object) -> str:
+    def token(
+        self,
+        kid: str | None = "one",
+        *,
+        signer: Any = None,
+        header: Mapping[str, object] = {},
+        **claims: object,
+    ) -> str:
         now = int(time.time())
         payload = {
             "iss": self.url, "aud": AUDIENCE, "sub": "ann", "iat": now, "exp": now + 600,
@@ -87,7 +94,7 @@ class Issuer:
         }  # fmt: skip
         payload = {name: value for name, value in payload.items() if value is not None}
         key = signer or self.signers[kid or "one"]
-        headers = {"kid": kid} if kid else {}
+        headers = {**header, **({"kid": kid} if kid else {})}
         return jwt.encode(payload, key, algorithm=_alg(key), headers=headers)
 
     def close(self) -> None:
@@ -190,6 +197,7 @@ async def test_what_is_wrong_with_a_token_makes_it_none(
         "a public key as a secret": confused,
         "a kid that is no text": forged(alg="RS256", kid=["one"]),
         "a critical extension": forged(alg="RS256", kid="one", crit=["b64"], b64=False),
+        "one that is signed": issuer.token(header={"crit": ["x"], "x": 1}),
         "a cut signature": good[:-4],
         "another body": f"{head}.{issuer.token(sub='bob').split('.')[1]}.{signature}",
         "too long": issuer.token(padding="x" * 20_000),

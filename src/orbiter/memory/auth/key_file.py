@@ -209,10 +209,14 @@ class KeyFile:
         the key in the one that a server reads.
         """
         place = Path(os.path.realpath(self._path))
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(f"{place}.lock", flags, 0o600)
+            try:
+                lock = os.open(f"{place}.lock", flags | os.O_CREAT | os.O_EXCL, 0o600)
+                _give_away(lock, place.parent)
+            except FileExistsError:
+                lock = os.open(f"{place}.lock", flags | os.O_CREAT, 0o600)
         except OSError as exc:
             raise StorageError(f"the keys in `{self._path}` cannot be changed: {exc}") from exc
         try:
@@ -228,6 +232,7 @@ class KeyFile:
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
+                _give_away(handle, place.parent)
                 file.write(content.encode())
                 file.flush()
                 os.fsync(handle)
@@ -342,12 +347,25 @@ def _lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
+def _give_away(handle: int, folder: Path) -> None:
+    """Let a file that root has just made belong to whom the folder belongs: a service, perhaps.
+
+    By its handle: whoever owns the folder may put another file in its place at any moment.
+    """
+    if sys.platform != "win32" and os.geteuid() == 0:
+        owner = folder.stat()
+        os.fchown(handle, owner.st_uid, owner.st_gid)
+
+
 def _check_mode(path: Path, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise StorageError(f"`{path}` is not a file; keys are kept in a file")
     if sys.platform == "win32":
         return
-    if info.st_uid not in (os.geteuid(), 0):
+    trusted = {os.geteuid(), 0}
+    if os.geteuid() == 0:  # which looks after the keys of a service
+        trusted.add(path.resolve().parent.stat().st_uid)
+    if info.st_uid not in trusted:
         raise StorageError(
             f"`{path}` is another user's, who could make keys in it; make it yours with "
             f"`chown {os.geteuid()} {shlex.quote(str(path))}`"

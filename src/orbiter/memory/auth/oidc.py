@@ -101,7 +101,8 @@ class TokenVerifier:
         algorithm, key_id = header.get("alg"), header.get("kid")
         if len(token) > _LONGEST or algorithm not in _ALGORITHMS:
             return None
-        if not isinstance(key_id, str | None):
+        # An extension that must be understood: none is. Older versions of PyJWT pass it over.
+        if not isinstance(key_id, str | None) or "crit" in header:
             return None
         key = await self._key(key_id)
         if key is None or key.algorithm_name != algorithm:

@@ -95,6 +95,7 @@ _SHELL_WORDS = (
 _LIMIT = re.compile(r"(, or|; if you trust the file,) raise the limit with `Limits\(\w+=…\)`")
 _HANDLE = re.compile(r"; the handle with `(\w+)_id=([^`]*)` takes them")
 _OWNER = re.compile(r', and `owner="([^`]*)"` copies them for the user of this one')
+_STORE = re.compile(r"\b(?:Postgres|Redis|SQLite)MemoryStore\('([^']*)'\)")
 _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
 
 
@@ -205,6 +206,7 @@ def in_shell_words(text: str) -> str:
     """Return *text* with the calls it advises as commands."""
     for call, words in _SHELL_WORDS:
         text = text.replace(call, words)
+    text = _STORE.sub(r"`\1`", text)
     text = _HANDLE.sub(r", or `--\1 \2`", text)
     text = _OWNER.sub(r"; `--owner \1` copies them for this user", text)
     return _LIMIT.sub("; if you trust it, unpack or split it, and import the parts", text)
