@@ -7,7 +7,14 @@ what answers looks different from what answers in a talk; half of the questions 
 word with their note. Notes that are alike differ in a name only, and so do their questions.
 """
 
-__all__ = ["ALIKE", "NOTES", "UNNAMED_QUESTIONS", "UNRELATED_QUESTIONS"]
+__all__ = [
+    "ALIKE",
+    "NOTES",
+    "REPLIES",
+    "REQUESTS",
+    "UNNAMED_QUESTIONS",
+    "UNRELATED_QUESTIONS",
+]
 
 
 def _pairs(lines: str) -> tuple[tuple[str, str], ...]:
@@ -122,6 +129,31 @@ ALIKE = _pairs("""
     Grandma Ilse was a seamstress | What was Ilse's profession?
 """)
 """Pairs in groups whose notes differ in what they are about."""
+
+REPLIES = (
+    "Got it, I'll keep that in mind.",
+    "Thanks for telling me.",
+    "Noted.",
+    "Good to know! Is there anything else?",
+    "Okay, I have made a note of that.",
+    "Understood.",
+    "That is great to hear! How can I help you with it?",
+    "Thanks, I'll remember.",
+    "Sure. What else can I do for you?",
+    "All right.",
+)
+"""What an assistant says to a user who tells one of the notes,"""
+REQUESTS = (
+    "What did you find out?",
+    "Anything I should know for today?",
+    "Can you check that for me?",
+    "And the other one?",
+    "What do you have in your notes?",
+    "Tell me what you know.",
+    "Next, please.",
+    "Remind me of what I should not forget.",
+)
+"""and what a user says before the assistant tells one."""
 
 UNNAMED_QUESTIONS = tuple(
     line.strip()

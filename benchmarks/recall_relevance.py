@@ -4,11 +4,12 @@
 
 Every question is put to the real pipeline, with the model and without; what it measured for each of
 the ten hits, and which of them are evidence, goes into a logistic regression with a ridge. Beside
-the conversations of the files there are the notes of `benchmarks/_notes.py`; nothing is fitted to
-those that differ in a name alone. Each conversation is judged by a fit on all others, or each half
-of the questions by the other half where there is only one: a table of what relevance says against
-what is true, R@10 with the default of prompts, and the questions that nothing answers. `--write`
-puts a fit on everything into `recall/_relevance.py`; do so after a change of the ranking. Needs
+the conversations of the files there are the notes of `benchmarks/_notes.py`, as notes and as what a
+user or an assistant says in a chat; nothing is fitted to those that differ in a name alone. Each
+conversation is judged by a fit on all others, or each half of the questions by the other half where
+there is only one: a table of what relevance says against what is true, R@10 with the default of
+prompts, and the questions that nothing answers. `--write` puts a fit on everything into
+`recall/_relevance.py`; do so after a change of the ranking. Needs
 numpy.
 """
 
@@ -19,21 +20,34 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from benchmarks._conversations import Asked, Conversation, read
-from benchmarks._notes import ALIKE, NOTES, UNNAMED_QUESTIONS, UNRELATED_QUESTIONS
+from benchmarks._notes import (
+    ALIKE,
+    NOTES,
+    REPLIES,
+    REQUESTS,
+    UNNAMED_QUESTIONS,
+    UNRELATED_QUESTIONS,
+)
 from benchmarks._recall_scores import APART
 from benchmarks.recall_quality import fill, opened, part_of
 
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.embeddings.cached import CachedEmbeddings
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+)
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import _relevance
@@ -48,10 +62,11 @@ RIDGE = 0.1
 K = 10
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TEXT = (
-    *("own", "prev", "near", "speaker", "people", "assistant", "you", "assistant_you", "note"),
-    *("note_near", "chat", "chat_near", "times", "date", "asks_when", "when", "question", "length"),
+    *("own", "prev", "near", "speaker", "people", "assistant", "you", "assistant_you"),
+    *("note", "note_near", "chat", "chat_near", "brief", "brief_share"),
+    *("times", "date", "asks_when", "when", "question", "length"),
 )
-VECTOR = ("cosine", "note_cosine")
+VECTOR = ("cosine", "note_cosine", "brief_cosine")
 CONTEXT = ("prev", "near", "note_near", "chat_near")
 NAMES = {
     "words": TEXT,
@@ -62,6 +77,9 @@ NAMES = {
 """What each set of weights weighs."""
 OWN = {"notes": (NOTES, UNRELATED_QUESTIONS), "alike": (ALIKE, UNNAMED_QUESTIONS)}
 """Our own notes: pairs, and questions that nothing answers."""
+TOLD_BY = {"user": HumanMemory, "assistant": AIMemory}
+TOLD_AT_ONCE = 5
+"""How many of them make a chat."""
 JUDGED = "alike"
 """Nothing is fitted to these: how often notes are alike is different for everybody."""
 
@@ -78,23 +96,42 @@ class Example:
 
 
 def notes(name: str) -> Conversation:
-    """Return notes and their questions, as a conversation that nobody speaks in."""
-    at = datetime(2026, 5, 8, tzinfo=UTC)
-    owner, (pairs, _) = MemoryMetadata(user_id=name), OWN[name]
-    items = [MemoryItem(content=text, metadata=owner, created_at=at) for text, _ in pairs]
-    ids = {item.id: str(number) for number, item in enumerate(items)}
+    """Return notes and their questions: by themselves, or as "notes, user" in chats of a user."""
+    kind, _, teller = name.partition(", ")
+    pairs, at = OWN[kind][0], datetime(2026, 5, 8, tzinfo=UTC)
+    stated, others = [], []
+    for number, (text, _) in enumerate(pairs):
+        chat = str(number // TOLD_AT_ONCE) if teller else None
+        owner = MemoryMetadata(user_id=name, session_id=chat)
+        if not teller:
+            stated.append(MemoryItem(content=text, metadata=owner, created_at=at))
+            continue
+        said_at = at + timedelta(minutes=number)
+        stated.append(TOLD_BY[teller](content=text, metadata=owner, created_at=said_at))
+        others.append(beside(teller, number, owner, said_at))
+    ids = {item.id: str(number) for number, item in enumerate([*stated, *others])}
     questions = [
-        Asked(str(number), text, name, frozenset((str(number),)), at)
+        Asked(str(number), text, name, frozenset((str(number),)), at if not teller else None)
         for number, (_, text) in enumerate(pairs)
     ]
+    items = sorted([*stated, *others], key=lambda item: item.created_at)
     return Conversation(name, items, questions, ids)
+
+
+def beside(teller: str, number: int, owner: MemoryMetadata, at: datetime) -> MemoryItem:
+    """Return what the other one says: what an assistant replies, or what a user asks before."""
+    if teller == "user":
+        reply, later = REPLIES[number % len(REPLIES)], at + timedelta(seconds=10)
+        return AIMemory(content=reply, metadata=owner, created_at=later)
+    request, before = REQUESTS[number % len(REQUESTS)], at - timedelta(seconds=10)
+    return HumanMemory(content=request, metadata=owner, created_at=before)
 
 
 def halves(conversations: Sequence[Conversation]) -> list[tuple[str, Conversation]]:
     """Return the conversations by fold, or the halves of the questions of a single one."""
     if len(conversations) > 1:
         return [(each.name, each) for each in conversations]
-    name = conversations[0].name
+    name = conversations[0].name.partition(", ")[0]  # the same notes, whoever tells them
     return [(f"{name}, {part}", part_of(conversations, part)[0]) for part in (1, 2)]
 
 
@@ -103,7 +140,7 @@ async def examples(
 ) -> dict[RecallMode, list[Example]]:
     """Return the questions of a file, or of our notes, and those that nothing answers, by mode."""
     if isinstance(data, str):
-        conversations, unanswered = [notes(data)], OWN[data][1]
+        conversations, (_, unanswered) = [notes(data)], OWN[data.split(", ", maxsplit=1)[0]]
     else:
         conversations, unanswered = read(data)[1], UNRELATED_QUESTIONS
     folds = halves(conversations)
@@ -283,7 +320,7 @@ def main() -> int:
             model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
     tables: dict[str, dict[str, float]] = {}
     sets: dict[str, Path | str] = {path.name.partition(".")[0]: path for path in given.data}
-    sets |= {name: name for name in OWN}
+    sets |= {name: name for kind in OWN for name in (kind, *(f"{kind}, {one}" for one in TOLD_BY))}
     by_words = {name: asyncio.run(examples(data, None, ["hybrid"])) for name, data in sets.items()}
     report("without a model", by_words, "hybrid", ("words",), tables)
     if model is not None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from benchmarks._notes import ALIKE, NOTES, UNNAMED_QUESTIONS, UNRELATED_QUESTIONS
-from benchmarks.recall_relevance import NAMES, written
+from benchmarks.recall_quality import fill
+from benchmarks.recall_relevance import NAMES, notes, written
 from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START, turn
 
@@ -168,6 +169,69 @@ async def test_a_note_about_another_than_the_question_names_is_no_answer(
 
     assert right >= 0.95 * len(ALIKE)
     assert sum(all(hit.relevance < 0.5 for hit in hits) for hits in unnamed) >= 0.9 * len(unnamed)
+
+
+@pytest.mark.parametrize("teller", ["user", "assistant"])
+async def test_a_short_statement_in_a_chat_answers_as_a_note_does(
+    tmp_path: Path, model: Any, teller: str
+) -> None:
+    told, alike = notes(f"notes, {teller}"), notes(f"alike, {teller}")
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
+        for chats in (told, alike):
+            await fill(store, chats)
+        found = kept = 0
+        for asked in told.questions:
+            hits = await recall(store, asked.text, scope=told.scope, now=told.end)
+            found += any(told.ids[hit.item.id] in asked.evidence for hit in hits)
+            in_prompt = for_prompt(list(hits))
+            kept += any(told.ids[hit.item.id] in asked.evidence for hit in in_prompt)
+        unnamed = [
+            await recall(store, each, scope=alike.scope, now=alike.end)
+            for each in UNNAMED_QUESTIONS
+        ]
+
+    assert found >= (0.95 if model is not None else 0.5) * len(NOTES)
+    assert kept >= 0.95 * found
+    assert sum(all(hit.relevance < 0.5 for hit in hits) for hits in unnamed) >= 0.9 * len(unnamed)
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What do I like?", "What does Alice like?", "what does alice like", "Alice's likes"],
+)
+@pytest.mark.parametrize("user_id", ["alice", "alice.reed@example.com", "Alice_Reed"])
+async def test_what_somebody_likes_is_found(model: Any, question: str, user_id: str) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id=user_id)
+        for text in ("I like green tea", "I moved to Paris last month", "The door code is 4711"):
+            await alice.remember(text)
+        await memory.flush()
+        found = await alice.recall(question)
+
+    assert found[0].content == "I like green tea"
+    assert found[0].relevance > 0.3
+
+
+async def test_a_user_whom_memories_name_is_looked_for_by_that_name(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        for text in ("Bob likes coffee", "Alice likes green tea", "Carol likes milk"):
+            await alice.remember(text)
+        await memory.flush()
+        found = await alice.recall("What does Alice like?")
+
+    assert found[0].content == "Alice likes green tea"
+    assert found[0].relevance > max(hit.relevance for hit in found[1:])
+
+
+@pytest.mark.parametrize("user_id", ["default", "user-42", "42"])
+async def test_an_id_that_is_no_name_is_a_word_like_others(user_id: str) -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        scope = memory.scope(user_id=user_id)
+        await scope.remember("The port is 8080")
+        found = await scope.recall(f"What is the {user_id} port?", explain=True)
+
+    assert user_id.rsplit("-", maxsplit=1)[-1] in str(found)
 
 
 async def test_a_time_in_the_question_names_nothing(tmp_path: Path) -> None:

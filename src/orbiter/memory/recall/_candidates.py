@@ -43,7 +43,7 @@ from orbiter.memory.recall._dedupe_query import (
 )
 from orbiter.memory.recall._features import names_speaker, terms_of
 from orbiter.memory.recall._modes import warn_once
-from orbiter.memory.recall._query_analysis import Question, read, shortened
+from orbiter.memory.recall._query_analysis import Question, read, shortened, unnamed_user
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, both
 from orbiter.memory.text import words
@@ -143,12 +143,12 @@ async def look(
     newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
         matches, latest = await both(_by_words(store, text, _some(query), now=now), newest)
+        user = unnamed_user(query.metadata, matches.frequency)
     else:
-        matches, latest = WordMatches([], {}, 0), await newest
-    items = [*matches.items, *latest]
-    names = names_in(items)
+        matches, latest, user = WordMatches([], {}, 0), await newest, None
+    names = names_in(items := [*matches.items, *latest])
     speakers = {name for item in items if (name := speaker_of(item, names)) is not None}
-    question = read(text, speakers=speakers, now=now)
+    question = read(text, speakers=speakers, user=user, now=now)
     if question.offsets:
         times = (*question.times, *_event_times(question, matches.items))
         question = question._replace(times=tuple(dict.fromkeys(times)))

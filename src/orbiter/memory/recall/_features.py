@@ -319,8 +319,13 @@ def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
     lending = lenders(place, table.before, table.after, table.columns["echo"])
     if any(table.found[at] for at in lending):
         return True
-    if not question.terms and _is_of_those_named(question, table.items[place]):
-        return True
+    if question.people and not any(table.found):  # nobody says what it asks beside their names
+        return _is_of_those_named(question, table.items[place]) or _is_near(table, place)
+    return _is_near(table, place)
+
+
+def _is_near(table: FeatureTable, place: int) -> bool:
+    """Tell whether an item is of a time or a meaning that is asked for."""
     columns = table.columns
     return columns["date"][place] > 0 or ("meaning" in columns and columns["meaning"][place] > 0)
 

@@ -10,11 +10,21 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
-__all__ = ["Question", "in_words", "matter_of", "names_in", "read", "shortened", "written"]
+__all__ = [
+    "Question",
+    "in_words",
+    "matter_of",
+    "names_in",
+    "read",
+    "shortened",
+    "unnamed_user",
+    "written",
+]
 
 _WHEN = lazy_pattern(
     r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
@@ -67,6 +77,12 @@ _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
+_NO_NAMES = frozenset(
+    """
+    admin agent anonymous bot default demo guest local main owner personal root team test user
+    """.split()  # noqa: SIM905 - read by people
+)
+"""What users are called who have no name: in a question it is a word like others."""
 _LISTED = 12
 _LONGEST = 2_000
 """Characters of a question that count. What is longer is a document with a question at either end,
@@ -124,9 +140,29 @@ def shortened(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
-    """Return the question that *text* is, asked at *now* about what *speakers* said."""
+def unnamed_user(scope: MemoryMetadata | None, frequency: Mapping[str, int]) -> str | None:
+    """Return the name of a user whom no memory names, by how often each asked term is in them.
+
+    What is kept of such a user says "I". An id that is a number or a role is no name.
+    """
+    user_id = "" if scope is None else scope.user_id or ""
+    parts = words.tokens(user_id.partition("@")[0].replace("_", " "))
+    is_name = all(map(str.isalpha, parts)) and _NO_NAMES.isdisjoint(parts)
+    is_named = any(map(frequency.get, words.terms_of(parts)))
+    return " ".join(parts) if is_name and not is_named else None
+
+
+def read(
+    text: str, *, speakers: Iterable[str] = (), user: str | None = None, now: datetime
+) -> Question:
+    """Return the question that *text* is, asked at *now* about what *speakers* said.
+
+    Where it names the *user*, it means what says "I".
+    """
     people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
+    if user is not None:
+        _, as_statement, _ = _put_as_said(as_statement, _people_of((user,)))
+        _, _, unnamed = _put_as_said(unnamed, _people_of((user,)))
     times, from_events = spans(text, now=now), offsets(text)
     terms = tuple(dict.fromkeys(words.terms(unnamed)))
     return Question(

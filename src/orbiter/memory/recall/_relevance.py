@@ -44,15 +44,16 @@ _EVERYDAY = """
     especially even event everyone everything exactly excited experience explain far favorite
     favourite feel find fine first follow forward fun future general get give glad go good got great
     group guy hand happen happy hard hear help high hope hour idea important interest interested
-    involve join keep kind know large last late lately later lead learn leave less life list little
-    live long look love made main make man many maybe mean mention minute moment month morning move
-    name need never new next nice night nothing number often okay old one open part past people
-    perhaps person place plan please point possible pretty provide put question quite reason recent
-    recently recommend remember right said say second see seem set several share show simple since
-    small someone something sometimes soon sound special specific spend start still stuff suggest
-    super support sure take talk tell thank thanks thing think though thought time today together
-    tomorrow tonight top try turn two type understand use usually visit want watch way week weekend
-    well went whole without wonderful word work world worry wow yeah year yes yesterday
+    involve join keep kind know large last late lately later lead learn leave less life like list
+    little live long look love made main make man many maybe mean mention minute moment month
+    morning move name need never new next nice night nothing number often okay old one open part
+    past people perhaps person place plan please point possible pretty provide put question quite
+    reason recent recently recommend remember right said say second see seem set several share show
+    simple since small someone something sometimes soon sound special specific spend start still
+    stuff suggest super support sure take talk tell thank thanks thing think though thought time
+    today together tomorrow tonight top try turn two type understand use usually visit want watch
+    way week weekend well went whole without wonderful word work world worry wow yeah year yes
+    yesterday
 """
 _TELLS_LITTLE = 0.4
 """What one of these counts for where another word counts 1. The store's own counts would be better
@@ -67,6 +68,8 @@ _IN_TIME = 0.5
 _ABOUT_ANOTHER = 0.3
 """Not fitted: what is left of the relevance of a note about another than the question names. It may
 still be meant, by a name that the note does not know."""
+_BRIEF, _NOT_BRIEF = 2.2, 2.8
+"""Not fitted: `length` up to which a message is brief, 8 terms, and from which it is not, 15."""
 _ECHO = -3.0
 """Not fitted: the question that was just stored must not be its own answer."""
 
@@ -97,44 +100,59 @@ def measures_of_text(
     question: Question, item: MemoryItem, *, names: frozenset[str] = frozenset()
 ) -> dict[str, float]:
     """Return what is measured of an item by itself; *names* are those before a colon that speak."""
-    terms = terms_of(item)
-    held = terms & frozenset(question.terms)
+    terms, asks = terms_of(item), is_question(item.content)
+    held, length = terms & frozenset(question.terms), math.log1p(len(terms))
     share = _share(question.terms, held)
     speaker = speaker_of(item, names)
-    is_assistants = isinstance(item, AIMemory) and speaker is None
     is_note = not is_talk(item, names)
-    is_chat = not is_note and speaker is None
+    brief = 0.0 if is_note or speaker is not None or asks else _how_brief(length)
+    chat = float(not is_note and speaker is None) - brief
+    assistants = chat if isinstance(item, AIMemory) else 0.0
+    alone = is_note + brief
     return {
         "own": sum(_tells(term) for term in held),
         "prev": share,
         "near": share,
         "speaker": names_speaker(question, speaker),
         "people": float(bool(question.people)),
-        "assistant": float(is_assistants),
+        "assistant": assistants,
         "you": float(question.asks_you),
-        "assistant_you": float(is_assistants and question.asks_you),
+        "assistant_you": assistants if question.asks_you else 0.0,
         "note": float(is_note),
         "note_near": share if is_note else 0.0,
-        "chat": float(is_chat),
-        "chat_near": share if is_chat else 0.0,
+        "chat": chat,
+        "chat_near": chat * share,
+        "brief": brief,
+        "brief_share": brief * share,
         "times": float(bool(question.times)),
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
         "only_time": float(_asks_only_time(question)),
-        "another": _about_another(question, item, held) if is_note else 0.0,
+        "another": alone * _about_another(question, item, held) if alone else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
-        "question": float(is_question(item.content)),
-        "length": math.log1p(len(terms)),
+        "question": float(asks),
+        "length": length,
     }
+
+
+def _how_brief(length: float) -> float:
+    """Return how much a message of a chat is like a note, from 0 to 1: one short statement."""
+    return min(1.0, max(0.0, (_NOT_BRIEF - length) / (_NOT_BRIEF - _BRIEF)))
 
 
 def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> dict[str, float]:
     """Return what the *cosine* of an item says, beside what was measured of its text.
 
     Among notes, each of which is about something else, it says more than in a talk about one thing.
+    So it does of a brief message.
     *coverage* is how well the model knows the language of the question.
     """
-    return {"cosine": cosine, "note_cosine": values["note"] * cosine, "coverage": coverage}
+    return {
+        "cosine": cosine,
+        "note_cosine": values["note"] * cosine,
+        "brief_cosine": values["brief"] * cosine,
+        "coverage": coverage,
+    }
 
 
 def _share(terms: Sequence[str], *held: Set[str]) -> float:
@@ -237,26 +255,29 @@ def _weights(**values: float) -> Measures:
 # Fitted: `python -m benchmarks.recall_relevance --data … --write` replaces all below.
 WEIGHTS: Mapping[str, Measures] = MappingProxyType({
     "words": _weights(
-        always=-4.29, own=0.55, prev=1.84, near=1.35, speaker=2.12, people=-0.99, assistant=-3.34,
-        you=-2.0, assistant_you=3.5, note=0.63, note_near=4.33, chat=0.48, chat_near=-1.54,
-        times=0.11, date=1.08, asks_when=-1.47, when=1.67, question=-0.54, length=-0.1,
+        always=-4.13, own=0.54, prev=1.92, near=1.21, speaker=2.08, people=-0.97, assistant=-3.26,
+        you=-2.18, assistant_you=3.66, note=0.58, note_near=4.41, chat=0.52, chat_near=-1.57,
+        brief=-1.67, brief_share=6.99, times=0.12, date=1.04, asks_when=-1.39, when=1.61,
+        question=-0.56, length=-0.14,
     ),
     "meaning": _weights(
-        always=-5.45, own=0.26, prev=1.41, near=1.08, speaker=2.03, people=-0.99, assistant=-3.26,
-        you=-1.51, assistant_you=3.27, note=-2.46, note_near=-0.6, chat=0.54, chat_near=-1.43,
-        times=-0.14, date=1.16, asks_when=-1.46, when=1.45, question=-0.5, length=0.18, cosine=3.19,
-        note_cosine=12.55,
+        always=-5.23, own=0.24, prev=1.5, near=0.84, speaker=1.99, people=-0.97, assistant=-3.13,
+        you=-2.02, assistant_you=3.77, note=-2.62, note_near=-0.48, chat=0.49, chat_near=-1.3,
+        brief=-1.65, brief_share=-1.8, times=-0.17, date=1.1, asks_when=-1.37, when=1.35,
+        question=-0.51, length=0.12, cosine=3.41, note_cosine=12.46, brief_cosine=8.86,
     ),
     "details": _weights(
-        always=-7.02, own=0.25, prev=0.27, near=0.37, speaker=2.05, people=-0.98, assistant=-3.19,
-        you=-1.29, assistant_you=3.35, note=-1.91, note_near=0.07, chat=0.23, chat_near=-0.87,
-        times=-0.19, date=1.36, asks_when=-1.46, when=1.38, question=-0.48, length=0.09,
-        cosine=1.44, note_cosine=10.8, detail=1.94, detail_near=3.48,
+        always=-6.64, own=0.22, prev=0.31, near=0.24, speaker=2.0, people=-0.98, assistant=-3.01,
+        you=-1.74, assistant_you=3.81, note=-2.15, note_near=0.13, chat=0.19, chat_near=-0.78,
+        brief=-1.34, brief_share=-1.1, times=-0.22, date=1.29, asks_when=-1.38, when=1.29,
+        question=-0.49, length=0.01, cosine=1.57, note_cosine=10.78, brief_cosine=7.42, detail=2.4,
+        detail_near=2.98,
     ),
     "nearest": _weights(
-        always=-4.81, own=0.58, speaker=2.66, people=-1.1, assistant=-5.2, you=-2.26,
-        assistant_you=4.5, note=-3.48, chat=-0.46, times=-1.54, date=2.49, asks_when=-1.61,
-        when=1.96, question=-0.71, length=0.32, cosine=2.72, note_cosine=13.58,
+        always=-4.66, own=0.55, speaker=2.69, people=-1.1, assistant=-4.95, you=-2.64,
+        assistant_you=4.86, note=-3.51, chat=-0.38, brief=-2.33, brief_share=0.59, times=-1.59,
+        date=2.46, asks_when=-1.56, when=1.89, question=-0.74, length=0.23, cosine=3.06,
+        note_cosine=13.39, brief_cosine=8.46,
     ),
 })  # fmt: skip
 """By what is at hand: words; vectors, too; vectors of words, too; one item's words and cosine."""

@@ -34,7 +34,7 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 2
+VERSION = 3
 """Changes whenever `terms` or `passages` return something else for the same text."""
 
 PASSAGE_WORDS = 120
@@ -107,7 +107,7 @@ COMMON = frozenset(
     a about after all also am an and any are aren't as at be because been before being but by can
     can't could couldn't did didn't do does doesn't doing don't down each either else ever every
     few for from had hadn't has hasn't have haven't having he he's her here hers him himself his
-    how i i'd i'll i'm i've if in into is isn't it it's its itself just let's like lot me more most
+    how i i'd i'll i'm i've if in into is isn't it it's its itself just let's lot me more most
     much my myself no nor not now of off on once only or other our ours out over own really same
     she she's should shouldn't so some such than that that's the their theirs them themselves then
     there there's these they they're they've this those through to too under until up upon us very
