@@ -62,7 +62,7 @@ class SQLKeyValue:
     async def write(self, changes: Sequence[Any], *, scope: MemoryMetadata) -> list[int]:
         """Make all changes, or none; return the version of each, 0 for what was not there."""
         checked = check_changes(changes)
-        steps = lambda: self._steps(scope).write(checked)  # noqa: E731
+        steps = partial(self._steps(scope).write, checked)
         return await self._write(steps, scope, "kv.write", partial(count_changes, checked))
 
     async def get(
@@ -138,20 +138,20 @@ class SQLKeyValue:
         """Put values behind the last key of a path, in order, all or none; return their keys."""
         place, seconds = joined_path(check_entry_path(path)), check_ttl(ttl)
         checked = [check_value(value) for value in values]
-        steps = lambda: self._steps(scope).append(place, checked, seconds)  # noqa: E731
+        steps = partial(self._steps(scope).append, place, checked, seconds)
         return await self._write(steps, scope, "kv.append", lambda keys: {"stored": len(keys)})
 
     async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
         """Remove the last entry of a path, and return it."""
         place = joined_path(check_entry_path(path))
-        steps = lambda: self._steps(scope).pop(place)  # noqa: E731
+        steps = partial(self._steps(scope).pop, place)
         rows = await self._write(steps, scope, "kv.pop", lambda rows: {"removed": len(rows)})
         return _entry(rows[0]) if rows else None
 
     async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
         """Remove all entries at and below a path for good; return how many."""
         place = joined_path(check_entry_path(path))
-        steps = lambda: self._steps(scope).clear(place)  # noqa: E731
+        steps = partial(self._steps(scope).clear, place)
         return await self._write(steps, scope, "kv.clear", lambda count: {"removed": count})
 
     async def dump(
@@ -181,7 +181,7 @@ class SQLKeyValue:
         dialect = self._database._operations.dialect
         in_order = sorted(entries, key=_stored_name)  # as everybody locks
         shared = common_scope(dict(Query(metadata=each.scope).wanted) for each in in_order)  # type: ignore[arg-type]  # names of fields
-        steps = lambda: _load(dialect, in_order, overwrite=overwrite)  # noqa: E731
+        steps = partial(_load, dialect, in_order, overwrite=overwrite)
         written = await self._write(
             steps,
             MemoryMetadata(**shared),
