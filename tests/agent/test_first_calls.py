@@ -587,6 +587,18 @@ async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemo
     for result in (found, await ann.get_all()):
         with pytest.raises(TypeError, match=r"is a list, and has no 'results': iterate over it"):
             result["results"]  # type: ignore[call-overload]
+    (item,) = await ann.get_all()
+    for value, key, way in (
+        (found[0], "memory", "write `.content`"),
+        (found[0], "score", "write `.score`"),
+        (item, "memory", "write `.content`"),
+        (item, "user_id", "write `.metadata.user_id`"),
+        (item, 0, "such as `.content`"),
+    ):
+        with pytest.raises(TypeError, match=f"is not a dict.*{re.escape(way)}; `to_dicts"):
+            value[key]  # type: ignore[index]
+    with pytest.raises(QueryError, match="`everything=True` for all of this scope"):
+        await memory.forget(user_id="ann")
     with pytest.raises(AttributeError, match="'text'; did you mean `content`?"):
         getattr(found[0], "text")  # noqa: B009 - types know that it is not there
     for name in ("delete", "clear"):

@@ -1,6 +1,7 @@
 """A request under an `idempotency_key` is carried out once: in a race, and after a deletion."""
 
 import asyncio
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.model.items import MemoryItem
 
+pytestmark = pytest.mark.filterwarnings("ignore:the `idempotency_key`")
 RACES = 50
 
 Call = Callable[[ScopedMemory, str, Sequence[str], str], Awaitable[list[MemoryItem]]]
@@ -135,3 +137,20 @@ async def test_forgetting_everything_and_repeating_many_requests_brings_nothing_
 
     assert texts_of(told) == keys
     assert await kept(any_alice) == []
+
+
+@every_call
+async def test_a_key_that_is_used_for_other_words_warns_and_a_retry_does_not(
+    call: Call, any_local_alice: ScopedMemory
+) -> None:
+    first = await call(any_local_alice, "c", ["one", "two"], "k")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert await call(any_local_alice, "c", ["one", "two"], "k") == first
+    with pytest.warns(UserWarning, match="`k` was used before, with another text: .* new key"):
+        assert await call(any_local_alice, "c", ["other", "two"], "k") == first
+    await any_local_alice.update(first[0], "one, as it is now")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it may well be what was stored under the key
+        await call(any_local_alice, "c", ["one", "two"], "k")

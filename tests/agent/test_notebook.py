@@ -54,6 +54,38 @@ async def test_a_hit_is_one_short_line(memory: AgentMemory) -> None:
     assert len(repr(hit)) < 220
 
 
+async def test_a_printed_list_has_a_line_for_each_row(memory: AgentMemory) -> None:
+    ann = memory.scope("ann")
+    for number in range(5):
+        await ann.remember(f"note {number}\nof {'many ' * 30}words\x1b[2J", tags=["x"])
+    await ann.facts.put("city", "Oslo")
+    await ann.chat("main").add("hello")
+    page = await ann.list()
+
+    title, head, *rows = str(page).splitlines()
+
+    assert (title, head.split()) == (
+        "7 memories, user ann",
+        ["memory", "type", "labels", "created", "id"],
+    )
+    assert [row.split()[-1] for row in rows] == [item.id for item in page]
+    assert rows[-1].startswith("  note 0 of many many")
+    assert "\x1b" not in str(page)
+    assert len({row.index(item.id) for row, item in zip(rows, page, strict=True)}) == 1
+    assert repr(page[:3]) == repr(list(page[:3]))
+    assert repr(page).endswith(", … 4 more; `print` shows all]")
+    for each, first in (
+        (await ann.list(where={"tags": "none"}), "0 memories"),
+        (await ann.facts.all(), "1 fact"),
+        (await ann.facts.history("city"), "1 assertion"),
+        (await ann.chats(), "1 chat, user ann"),
+        (await ann.history(page[0].id), "1 version"),
+        (await memory.users(), "1 user"),
+    ):
+        assert str(each).splitlines()[0] == first
+    assert str(await ann.chat("main").messages()) == "[{'role': 'user', 'content': 'hello'}]"
+
+
 async def test_what_is_remembered_cannot_act_in_a_notebook(memory: AgentMemory) -> None:
     await memory.remember(EVIL, tags=[EVIL], extra={EVIL: EVIL})
     await memory.chat("one").add(EVIL)

@@ -144,7 +144,10 @@ async def test_a_forgotten_id_of_ones_own_may_be_used_again(alice: ScopedMemory)
 
 # Once per key
 
+other_words = pytest.mark.filterwarnings("ignore:the `idempotency_key`")
 
+
+@other_words
 async def test_a_key_stores_once_and_returns_what_came_first(any_alice: ScopedMemory) -> None:
     first = await any_alice.remember("hello", idempotency_key="k1")
     second = await any_alice.remember("hello again", idempotency_key="k1")
@@ -155,6 +158,7 @@ async def test_a_key_stores_once_and_returns_what_came_first(any_alice: ScopedMe
     assert await contents(any_alice) == ["hello", "hello"]
 
 
+@other_words
 async def test_a_key_stores_once_however_many_try_at_the_same_time(
     url: str, open_memory: Open, who: str
 ) -> None:
@@ -173,6 +177,7 @@ async def test_a_key_stores_once_however_many_try_at_the_same_time(
     assert stored[0].version == 1
 
 
+@other_words
 async def test_a_key_stores_a_list_once_all_or_none(any_alice: ScopedMemory) -> None:
     first = await any_alice.remember_many(["one", "two"], idempotency_key="k", tags=["t"])
     again = await any_alice.remember_many(["three"], idempotency_key="k")

@@ -151,9 +151,11 @@ def test_a_dash_reads_one_memory_from_stdin_and_lines_reads_many(cli: Cli) -> No
 
 def test_a_key_is_stored_once(cli: Cli) -> None:
     first = cli.remember("water the plants", "--key", "plants")
-    again = cli.remember("water the plants, again", "--key", "plants")
+    other = ["remember", "water the plants, again", "--key", "plants"]
+    again = in_terminal(other, environment(cli.url), stdout_is_terminal=False)
 
-    assert first == again
+    assert cli.remember("water the plants", "--key", "plants") == first == again.stdout.strip()
+    assert "note: the `--key` `plants` was used before" in again.stderr
     assert cli.json("show", first)["content"] == "water the plants"
     assert cli("remember", "-", "--lines", "--key", "x", stdin="a\nb\n").exit_code == 2
 

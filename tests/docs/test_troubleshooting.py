@@ -16,6 +16,7 @@ from orbiter.memory import (
     RedisMemoryStore,
     SQLiteMemoryStore,
 )
+from orbiter.memory.agent import hints
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
@@ -144,6 +145,7 @@ def _messages() -> dict[str, str]:
 
 @pytest_asyncio.fixture
 async def troubles(tmp_path: Path) -> AsyncIterator[Troubles]:
+    hints._checked_fields.clear()  # another test may have asked for the same field
     async with AgentMemory(tmp_path / "agent.db", embeddings=None) as memory:
         await memory.scope("alice").remember("I live in Oslo")
         yield Troubles(memory, tmp_path)

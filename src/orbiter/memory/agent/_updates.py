@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orbiter.memory.agent.extraction_jobs import is_job
+from orbiter.memory.agent.hints import warn_of_used_key
 from orbiter.memory.agent.inputs import (
     EDITED,
     belongs,
@@ -272,7 +273,10 @@ async def insert_one(
     if there is None and keeps_versions(store):
         past = await store.history(item_id)
         there = past[-1].item if past else None
-    return (item if there is None else _checked(there, scope)), False
+    if there is None:
+        return item, False
+    warn_of_used_key(key, [item], [_checked(there, scope)])
+    return there, False
 
 
 async def insert_many(
@@ -294,7 +298,9 @@ async def insert_many(
             f"the `idempotency_key` `{key}` was used for {len(places)} items, and this call has "
             f"{len(items)}; nothing was stored: use a new key for these"
         )
-    return [_checked(item, scope) for item in places if item is not None], False
+    there = [_checked(item, scope) for item in places if item is not None]
+    warn_of_used_key(key, items, there)
+    return there, False
 
 
 def _prepare(item: MemoryItem, item_id: str) -> None:

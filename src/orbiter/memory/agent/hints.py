@@ -14,7 +14,14 @@ from orbiter.memory.model.filters import FIELDS, Exists, Where, parse_where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["CHAT_NAME", "advised", "nearest", "unknown_attribute", "unknown_keyword"]
+__all__ = [
+    "CHAT_NAME",
+    "advised",
+    "nearest",
+    "unknown_attribute",
+    "unknown_keyword",
+    "warn_of_used_key",
+]
 
 _P = ParamSpec("_P")
 _SizedT = TypeVar("_SizedT", bound=Sized)
@@ -83,6 +90,8 @@ _PERSONA = ("character", "instructions", "persona", "soul", "system", "system_pr
 _LIBRARY = __name__.partition(".agent.")[0]
 _HANDLES = (f"{_LIBRARY}.agent", f"{_LIBRARY}.sync")
 """Where handles are, and their blocking forms: whoever calls them stands above these."""
+_COMMANDS = f"{_LIBRARY}.cli"
+"""What prints warnings as notes."""
 
 
 def _most_alike(name: str, names: Sequence[str]) -> str | None:
@@ -172,13 +181,29 @@ def advised(
     return call
 
 
-def _is_call_of_program() -> bool:
+def warn_of_used_key(key: str, items: Sequence[MemoryItem], there: Sequence[MemoryItem]) -> None:
+    """Warn if *key* stands for other texts than those of *items*, which are not stored then.
+
+    What was changed since is compared with nothing: it may have had the same text.
+    """
+    texts = {item.id: item.content for item in items}
+    is_other = any(each.version == 1 and texts.get(each.id) != each.content for each in there)
+    if is_other and _is_call_of_program(or_command=True):
+        warnings.warn(
+            f"the `idempotency_key` `{key}` was used before, with another text: that memory is "
+            "returned, and this one is not stored; use a new key for it",
+            stacklevel=3,
+        )
+
+
+def _is_call_of_program(*, or_command: bool = False) -> bool:
     """Tell whether a call is the user's own, and not one of a server, a command or an adapter."""
     frame = inspect.currentframe()
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
         if not module.startswith(_HANDLES):
-            return not module.startswith(_LIBRARY)
+            is_command = or_command and module.startswith(_COMMANDS)
+            return is_command or not module.startswith(_LIBRARY)
         frame = frame.f_back
     return True
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.display import Table, TableList, html_table
+from orbiter.memory.model.display import Sheet, Table, TableList
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, check_instant, check_size
 from orbiter.memory.model.reports import ConversationInfo, Erasure, ItemVersion
@@ -74,7 +74,7 @@ class ItemList(TableList[MemoryItem]):
         del item
         return ""
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (
                 f"{item.content} ({state})" if (state := self._state(item)) else item.content,
@@ -87,7 +87,7 @@ class ItemList(TableList[MemoryItem]):
         ]
         users = [item.metadata.user_id for item in self]
         columns = ("memory", "type", "labels", "created", "id")
-        return html_table(columns, rows, title=self._title(), users=users)
+        return Sheet(columns, rows, title=self._title(), users=users)
 
 
 class Page(ItemList):
@@ -127,12 +127,12 @@ class VersionList(TableList[ItemVersion]):
         now = datetime.now(UTC)
         return list(_version_row(ItemVersion(MemoryItem(content=""), "added", now, None)))
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (each.item.version, each.change, each.item.content, each.by, each.at) for each in self
         ]
         title = _counted(len(self), "version", "versions")
-        return html_table(("version", "change", "memory", "by", "at"), rows, title=title)
+        return Sheet(("version", "change", "memory", "by", "at"), rows, title=title)
 
 
 def _version_row(version: ItemVersion) -> dict[str, Any]:
@@ -183,6 +183,8 @@ class Evaluation(TableList[EvaluatedQuestion]):
         count = _counted(len(self), "question", "questions")
         return f"Evaluation({count}, hit@{self.k} {self.hit_rate:.2f}, MRR {self.mrr:.2f})"
 
+    __str__ = __repr__
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the fields of each question."""
         return [asdict(each) for each in self]
@@ -190,7 +192,7 @@ class Evaluation(TableList[EvaluatedQuestion]):
     def _columns(self) -> list[str]:
         return [each.name for each in fields(EvaluatedQuestion)]
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (
                 each.question,
@@ -203,7 +205,7 @@ class Evaluation(TableList[EvaluatedQuestion]):
         ]
         title = f"{self!r}"[len("Evaluation(") : -1]
         columns = ("question", "expected", "rank", "relevance", "recalled first")
-        return html_table(columns, rows, title=title)
+        return Sheet(columns, rows, title=title)
 
 
 class ChatList(TableList[ConversationInfo]):
@@ -217,7 +219,7 @@ class ChatList(TableList[ConversationInfo]):
         now = datetime.now(UTC)
         return list(_chat_row(ConversationInfo(MemoryMetadata(), 0, now, now)))
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (
                 " / ".join(filter(None, (each.metadata.session_id, each.metadata.task_id))),
@@ -231,7 +233,7 @@ class ChatList(TableList[ConversationInfo]):
         title = _counted(len(self), "chat", "chats")
         users = [each.metadata.user_id for each in self]
         columns = ("chat", "title", "messages", "first", "last")
-        return html_table(columns, rows, title=title, users=users)
+        return Sheet(columns, rows, title=title, users=users)
 
 
 def _chat_row(chat: ConversationInfo) -> dict[str, Any]:
@@ -240,7 +242,7 @@ def _chat_row(chat: ConversationInfo) -> dict[str, Any]:
     return {**{name: getattr(chat.metadata, name) for name in SCOPE_FIELDS}, **row}
 
 
-class FactDict(dict[str, "FactMemory"], Table):
+class FactDict(Table, dict[str, "FactMemory"]):
     """What is true, by key."""
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -250,13 +252,13 @@ class FactDict(dict[str, "FactMemory"], Table):
     def _columns(self) -> list[str]:
         return list(_fact_row())
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (row["key"], row["value"], row["valid_from"], row["valid_to"], row["id"])
             for row in self.to_dicts()
         ]
         title = _counted(len(self), "fact", "facts")
-        return html_table(("key", "value", "since", "until", "id"), rows, title=title)
+        return Sheet(("key", "value", "since", "until", "id"), rows, title=title)
 
 
 class FactHistory(TableList["FactEntry"]):
@@ -269,13 +271,13 @@ class FactHistory(TableList["FactEntry"]):
     def _columns(self) -> list[str]:
         return [*_fact_row(), "held"]
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (row["key"], row["value"], row["held"], row["recorded_at"], row["id"])
             for row in self.to_dicts()
         ]
         title = _counted(len(self), "assertion", "assertions")
-        return html_table(("key", "value", "held", "recorded", "id"), rows, title=title)
+        return Sheet(("key", "value", "held", "recorded", "id"), rows, title=title)
 
 
 def _fact_row(fact: "FactMemory | None" = None) -> dict[str, Any]:
@@ -359,7 +361,7 @@ class UserPage(TableList[UserInfo]):
     def _columns(self) -> list[str]:
         return [each.name for each in fields(UserInfo)]
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [
             (
                 f"{user.user_id} (default user)" if user.is_default else user.user_id,
@@ -371,8 +373,10 @@ class UserPage(TableList[UserInfo]):
             )
             for user in self
         ]
-        title = f"{len(self)} users" + (", and more: see `next`" if self.next else "")
-        return html_table(_USER_COLUMNS, rows, title=title)
+        title = _counted(len(self), "user", "users") + (
+            ", and more: see `next`" if self.next else ""
+        )
+        return Sheet(_USER_COLUMNS, rows, title=title)
 
 
 def user_query(starts_with: str, order: UserOrder, limit: int, cursor: str | None) -> UserQuery:

@@ -344,7 +344,7 @@ class ScopedMemory(MaintenanceMixin):
         if [item is not None, has_filter, everything].count(True) != 1:
             raise QueryError(
                 "`forget` takes an item or its id, or filters such as `where=`, "
-                "or `everything=True`; exactly one of these"
+                "or `everything=True` for all of this scope; exactly one of these"
             )
         store = await self._store()
         found: builtins.list[MemoryItem] = []

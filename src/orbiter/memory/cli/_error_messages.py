@@ -83,6 +83,7 @@ _SHELL_WORDS = (
         "`review accept ID` or `review discard ID` for a draft, `facts retract ID` for",
     ),
     ("`source` must be", "`--source` must be"),
+    ("the `idempotency_key` `", "the `--key` `"),
     ("was given as `head`", "was given as `--head`"),
     (', or open it with `audit="writes"`', ""),
     ('open it with `audit="writes"`', "`orbiter-memory audit begin` starts one"),

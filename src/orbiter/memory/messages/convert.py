@@ -24,7 +24,7 @@ from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
 from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
-from orbiter.memory.model.display import TableList, html_table
+from orbiter.memory.model.display import Sheet, TableList
 from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class ProviderMessages(TableList[Message]):
         self.format = format
         self.system = system
 
+    __str__ = __repr__ = list.__repr__  # it is read as what is sent
+
     @property
     def messages(self) -> list[Message]:
         """The messages: this list itself."""
@@ -103,11 +105,11 @@ class ProviderMessages(TableList[Message]):
     def _columns(self) -> list[str]:
         return ["role", "content"]
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         rows = [("system", self.system)] if self.system else []
         rows += [_as_row(message) for message in self]
         count = "1 message" if len(self) == 1 else f"{len(self)} messages"
-        return html_table(("role", "content"), rows, title=f"{count}, format {self.format}")
+        return Sheet(("role", "content"), rows, f"{count}, format {self.format}")
 
     def _items(self) -> list[MemoryItem]:
         return from_messages(self, self.format, system=self.system)

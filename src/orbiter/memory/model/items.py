@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from threading import Lock
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from orbiter.memory.errors import ItemTypeError, StatusError
-from orbiter.memory.model.display import html_table, shortened
+from orbiter.memory.model.display import html_table, not_a_dict, shortened
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -240,6 +240,11 @@ class MemoryItem(BaseModel):
             is_usual = value in (None, {}, []) or (field is not None and value == field.default)
             if name not in _NOT_IN_REPR and not is_usual:
                 yield name, value.value if isinstance(value, MemoryStatus) else value
+
+    if not TYPE_CHECKING:  # else types would take any key
+
+        def __getitem__(self, key: object) -> object:
+            raise not_a_dict(self, key)
 
     def _repr_html_(self) -> str:
         hidden = ("content", "updated_at")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.display import TableList, html_table, printable, shortened
+from orbiter.memory.model.display import Sheet, TableList, not_a_dict, printable, shortened
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.recall._explanation import Explanation
 from orbiter.memory.recall._modes import RecallMode
@@ -108,6 +108,9 @@ class Hit:
             own = next((each for each, others in _MEANT.items() if name in others), None)
             way = f"; did you mean `{own}`?" if own else ""
             raise AttributeError(f"'Hit' object has no attribute {name!r}{way}")
+
+        def __getitem__(self, key: object) -> object:
+            raise not_a_dict(self, key)
 
     def __repr__(self) -> str:
         text, why = shortened(self.passage or self.item.content), shortened(str(self.why))
@@ -227,7 +230,7 @@ class RecallResult(TableList[Hit]):
     def _columns(self) -> list[str]:
         return ["relevance", *item_row(MemoryItem(content="")), "why", "passage", "score"]
 
-    def _repr_html_(self) -> str:
+    def _sheet(self) -> Sheet:
         columns = ("relevance", "score", "memory", "why", "who", "created")
         rows = [
             (
@@ -258,7 +261,7 @@ class RecallResult(TableList[Hit]):
         if self.unembedded:
             title += f"; {_waiting(self.unembedded)}"
         users = [each.item.metadata.user_id for each in (*self, *self.left_out)]
-        return html_table(columns, rows, title=title, users=users)
+        return Sheet(columns, rows, title, users)
 
     def __str__(self) -> str:
         """Return a paragraph for each hit, and one for each candidate that was left out."""
