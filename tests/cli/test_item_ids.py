@@ -3,8 +3,11 @@
 import asyncio
 import os
 import re
+import socket
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.cli.conftest import Cli
@@ -259,6 +262,18 @@ def _asked(line: str, **more: str) -> dict[str, str]:
     }
 
 
+def test_a_shell_completes_what_is_behind_the_first_page(
+    two: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.remember("an older user's", "--user", "zoe")
+    two.remember("the newest")
+    for name in ("_MAX_IDS", "_MAX_NAMES"):
+        monkeypatch.setattr(_completion, name, 1)
+
+    assert _completed(two, f"show {ONE[:16]}") == [ONE]
+    assert _completed(two, "list --user z") == ["zoe"]
+
+
 def test_a_shell_completes_ids_of_the_scope_only(two: Cli) -> None:
     for line, offered in (("show 01a1dfc25f547000", ONE), ("list --user al", "alice")):
         program = in_pipe([], environment(two.url, _asked(line)))
@@ -332,10 +347,30 @@ def test_a_shell_completes_open_keys(cli: Cli) -> None:
     assert _completed(cli, "keys revoke zz") == []
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "redis", "http"])
+def test_completion_waits_a_second_for_a_server_that_says_nothing(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    waits: list[float] = []
+
+    def wait_for(work: Coroutine[object, object, object], timeout: float) -> object:
+        waits.append(timeout)
+        return asyncio.wait_for(work, timeout)
+
+    own = SimpleNamespace(run=asyncio.run, wait_for=wait_for)
+    monkeypatch.setattr(_completion, "asyncio", own)
+    lines = ("show ", "list --user ", "list --tag ", "count ", "chat show ", "keys revoke ")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+        for line in lines:
+            assert _completed(cli, line, ORBITER_MEMORY_URL=url) == []
+    assert waits == [1.0] * len(lines)
+
+
 def test_completion_is_silent_without_a_store_and_makes_none(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_completion, "_WITHIN", 0.5)
+    monkeypatch.setattr(_completion, "_WITHIN_AWAY", 0.5)
 
     assert _completed(cli, "show ") == []
     assert _completed(cli, "list --user ", ORBITER_MEMORY_URL="postgresql://127.0.0.1:1/x") == []

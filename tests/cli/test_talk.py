@@ -262,6 +262,31 @@ def test_a_script_answers_without_a_model(cli: Cli) -> None:
     assert [each["metadata"]["extra"]["scripted"] for each in kept] == [True, True]
 
 
+def test_a_script_shows_what_it_recalled_and_what_that_costs(cli: Cli) -> None:
+    said = "I am allergic to peanuts.\nWhat am I allergic to?\nWho won the cup?\n"
+
+    here = cli.ok("chat", "talk", "--scripted", stdin=said).splitlines()
+    why = cli.ok("chat", "talk", "--scripted", stdin="What am I allergic to?\n/why\n")
+    later = cli.ok("chat", "talk", "next", "--scripted", stdin="What am I allergic to?\n/why\n")
+    seen = in_terminal(["chat", "talk", "new", "--scripted"], environment(cli.url), typed="/quit\n")
+
+    assert [line.strip() for line in here[::2]] == [
+        "model> I will remember that.",
+        "model> You told me here: I am allergic to peanuts.",
+        "model> I do not know that yet.",
+    ]
+    assert [line.split(" · ")[0].split(",")[0].strip() for line in here[1::2]] == [
+        "recalled 0 memories",
+        "recalled 1 memory",
+        "recalled 0 memories",
+    ]
+    assert re.search(r"a model would have read [1-9]\d* tokens, and written [1-9]", here[3])
+    assert "in this conversation" in why
+    assert "model> I remember: I am allergic to peanuts." in later
+    assert "in this conversation" not in later
+    assert "then `What am I allergic to?`" in " ".join(seen.stdout.split())
+
+
 @pytest.mark.parametrize("event", [b"[1]", b"5", b"null", b"{", b"[" * 100_000])
 def test_events_that_are_no_answers_are_one_line(cli: Cli, model: Model, event: bytes) -> None:
     model.kind, model.odd = "odd", b"data: " + event + b"\n\n"

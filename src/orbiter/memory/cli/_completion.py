@@ -28,7 +28,10 @@ __all__ = [
 ]
 
 _WITHIN = 10.0
-"""Seconds that a shell waits at most, for a server that does not answer."""
+"""Seconds that a shell waits at most for a file."""
+_WITHIN_AWAY = 1.0
+"""The same for a store behind a network, which may not answer at all."""
+_HERE = ("sqlite", "memory")
 _MAX_IDS = 30
 _MAX_NAMES = 500
 
@@ -129,12 +132,14 @@ def _ask(
         async with run.both(meaning=False) as (store, memory):
             return await read(store, memory)
 
-    return quietly(ask)
+    return quietly(ask, run.target)
 
 
-def quietly(ask: "Callable[[], Coroutine[Any, Any, Completions]]") -> Completions:
-    """Return what *ask* finds within the time a shell waits, and nothing if it fails."""
+def quietly(ask: "Callable[[], Coroutine[Any, Any, Completions]]", target: Target) -> Completions:
+    """Return what *ask* finds at *target* within the time a shell waits; nothing if it fails."""
     try:
-        return asyncio.run(asyncio.wait_for(ask(), _WITHIN))
+        scheme, mark, _ = (target.setting("url")[0] or "").partition("://")
+        is_away = bool(mark) and scheme.lower() not in _HERE
+        return asyncio.run(asyncio.wait_for(ask(), _WITHIN_AWAY if is_away else _WITHIN))
     except Exception:  # noqa: BLE001 - a shell shows what is said, in the middle of a line
         return []

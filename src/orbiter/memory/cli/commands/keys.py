@@ -149,14 +149,14 @@ def missing_store(target: Target) -> str | None:
 
 def _complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return the ids of open keys that begin with *incomplete*."""
+    target = Target(url=ctx.params.get("url"))
 
     async def ids() -> list[tuple[str, str]]:
-        target = Target(url=ctx.params.get("url"))
         async with key_store(target, ctx.params.get("keys"), moves=False) as store:
             open_keys = [key for key in await store.list() if key.is_open(datetime.now(UTC))]
         return [(key.id, _describe_key(key)) for key in open_keys if key.id.startswith(incomplete)]
 
-    return quietly(ids)
+    return quietly(ids, target)
 
 
 Which = Annotated[

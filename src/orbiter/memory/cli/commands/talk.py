@@ -32,6 +32,9 @@ __all__ = ["app"]
 
 _OPENAI = "https://api.openai.com/v1"
 _LLM = "gpt-5-mini"
+_RELEVANT = 0.1
+"""The least relevance of what a script answers with; what does not answer has hardly any."""
+_TRY = "try `I am allergic to peanuts`, then `What am I allergic to?`"
 _HELP = {
     "/why": "what was recalled for the last question, with its relevance",
     "/context": "what was sent to the model, and its cost in tokens",
@@ -84,6 +87,8 @@ async def talk(
             f"talking to {who} as {run.target.describe()}, in `{chat_id}`{history}; "
             "`/help` lists commands, `/quit` ends"
         )
+        if endpoint is None and not said:
+            run.out.note(_TRY)
         return await talked.loop()
 
 
@@ -177,19 +182,28 @@ class _Talk:
         await self._answer()
 
     async def _recall(self, text: str) -> "Sequence[Hit]":
-        """Return what is recalled for *text* from elsewhere than this conversation."""
+        """Return what is recalled for *text* from elsewhere than this conversation.
+
+        A script reads no conversation: it has what was said here recalled, too.
+        """
         if not self.memories:
             return ()
         await embed_waiting(self.run.out, self.store, within=PATIENCE)
         hits = await self.memory.recall(text, k=4 * self.memories)
-        own = self.chat.scope
-        away = [
-            hit
-            for hit in hits
-            if (hit.item.metadata.session_id, hit.item.metadata.task_id)
-            != (own.session_id, own.task_id)
-        ]
-        return away[: self.memories]
+        if self.endpoint is None:
+            return [hit for hit in hits if self._tells(hit)][: self.memories]
+        return [hit for hit in hits if not self._is_from_here(hit)][: self.memories]
+
+    def _is_from_here(self, hit: "Hit") -> bool:
+        own, place = self.chat.scope, hit.item.metadata
+        return (place.session_id, place.task_id) == (own.session_id, own.task_id)
+
+    def _tells(self, hit: "Hit") -> bool:
+        """Tell whether a script may answer with *hit*: it is relevant, no question, and not its."""
+        from orbiter.memory.model.items import SCRIPTED  # noqa: PLC0415 - `--help` needs it not
+
+        is_said = "?" not in hit.item.content and not hit.item.metadata.extra.get(SCRIPTED)
+        return is_said and hit.relevance >= _RELEVANT
 
     async def _answer(self) -> None:
         self.context = await self.chat.context(budget=self.budget, memory_limit=self.memories)
@@ -211,6 +225,17 @@ class _Talk:
         if text.strip():
             await self._keep(text)
         self.total += sum(self._cost(text))
+        if self.endpoint is None:
+            self._show_cost(text)
+
+    def _show_cost(self, answer: str) -> None:
+        """Show what an answer without a model stands on, and what one would have been sent."""
+        sent, answered = self._cost(answer)
+        basis = f"recalled {counted(len(self.hits))}"
+        if self.hits:
+            basis += f", relevance {self.hits[0].relevance:.2f}"
+        cost = f"a model would have read {sent:,} tokens, and written {answered:,}"
+        self.run.out.show(styled((f"       {basis} · {cost} · /why /context", "dim")))
 
     async def _keep(self, text: str) -> None:
         """Store an answer; one that no store takes does not end the talk."""
@@ -254,9 +279,11 @@ class _Talk:
     async def _scripted(self) -> AsyncGenerator[str | Usage, None]:
         answer = "I will remember that."
         if "?" in self.question:
-            texts = (one_line(hit.passage) or one_line(hit.item.content) for hit in self.hits)
-            known = next((each for each in texts if "?" not in each), None)
-            answer = "I do not know that yet." if known is None else f"I remember: {known}"
+            answer = "I do not know that yet."
+            if self.hits:
+                known = one_line(self.hits[0].passage) or one_line(self.hits[0].item.content)
+                is_here = self._is_from_here(self.hits[0])
+                answer = f"You told me here: {known}" if is_here else f"I remember: {known}"
         for word in answer.split(" "):
             yield f"{word} "
 
@@ -284,7 +311,11 @@ class _Talk:
                 shortened(one_line(hit.passage) or one_line(hit.item.content), 60)[:-1] in sent
             )
             state = styled(
-                ("sent", "green") if is_sent else ("not sent: not relevant enough", "dim")
+                ("in this conversation", "green")
+                if self._is_from_here(hit)
+                else ("sent", "green")
+                if is_sent
+                else ("not sent: not relevant enough", "dim")
             )
             lines = [*hit_lines(hit, self.run.out.console.width, full=False), state]
             self.run.out.show(entry(styled((f"{rank:>2}", "bold green")), lines))
