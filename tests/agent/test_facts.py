@@ -388,7 +388,11 @@ async def test_senseless_calls_are_refused(here: ScopedMemory) -> None:
 
 async def test_a_page_says_which_facts_hold_no_more(alice: ScopedMemory, bob: ScopedMemory) -> None:
     oslo = await alice.facts.put("city", "Oslo")
-    await alice.facts.put("city", "Bergen")
+    bergen = await alice.facts.put("city", "Bergen")
+    await alice.facts.put("city", "Paris")
+    never = await alice.facts.put("size", "L", valid_from="2020-01-01")
+    await alice.facts.put("size", "M", valid_from="2020-01-01")
+    await alice.facts.put("size", "S", valid_from="2021-01-01")
     cat = await alice.facts.put("pet", "cat")
     await alice.facts.end("pet")
     wrong = await alice.facts.put("car", "none")
@@ -397,8 +401,14 @@ async def test_a_page_says_which_facts_hold_no_more(alice: ScopedMemory, bob: Sc
 
     page = await alice.list()
 
-    assert page.ended.keys() == {oslo.id, cat.id, wrong.id}
     assert page.ended[oslo.id] == 'replaced by "city: Bergen"'
+    assert page.ended[bergen.id] == 'replaced by "city: Paris"'
+    assert page.ended[never.id] == 'replaced by "size: M"'
+    assert [page.ended.get(item.id) for item in page if item.content == "size: M"] == [
+        'replaced by "size: S"'
+    ]
+    assert page.ended.keys() > {cat.id, wrong.id}
+    assert len(page.ended) == 6
     assert page.ended[cat.id].startswith("ended ")
     assert page.ended[wrong.id] == "retracted"
     assert (await bob.list()).ended == {}

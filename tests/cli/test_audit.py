@@ -2,13 +2,17 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 import sys
 from subprocess import PIPE, Popen
 
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 
 from orbiter.memory import AgentMemory
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _begin_log(cli: Cli) -> None:
@@ -32,7 +36,6 @@ def test_a_store_without_a_log_says_so_in_the_same_words(cli: Cli) -> None:
 
 
 def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
-    missing = cli("audit", "begin")
     cli.remember_all("tea", "coffee")
     cli.ok("forget", cli.remember("gone"))
 
@@ -41,11 +44,36 @@ def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
     cli.ok("remember", "later", "--by", "night job")
     newest = cli.json("audit", "-n", "1")
 
-    assert missing.exit_code == 1
     assert first == "✓ 3 memories recorded; every write from now on is logged\n"
     assert second == {"began": False, "items": 0}
     assert (newest[0]["action"], newest[0]["by"]) == ("added", "night job")
     assert cli.ok("audit", "verify").startswith("✓ ")
+
+
+def test_a_log_may_begin_before_the_first_memory(cli: Cli) -> None:
+    first = cli.ok("audit", "begin")
+    cli.remember("tea")
+
+    assert first == f"✓ new store `{cli.url}`; every write from now on is logged\n"
+    assert [each["action"] for each in cli.json("audit", "--all")] == ["added", "began"]
+
+
+def test_verify_counts_memories_that_are_there_and_not_those_erased(cli: Cli) -> None:
+    cli.ok("audit", "begin")
+    cli.remember_all("tea", "coffee")
+    cli.ok("remember", "bob's", "--user", "bob")
+    cli.ok("erase", "--user", "bob", "--yes")
+
+    assert ", 2 memories compared: sound" in cli.ok("audit", "verify")
+    assert cli.json("audit", "verify")["items"] == 2
+
+
+def test_by_filters_the_log_and_its_help_says_so(cli: Cli) -> None:
+    shown = " ".join(cli.ok("audit", "list", "--help").split())
+
+    assert "--by <str> Only what this actor did." in shown
+    assert "as shown by `history`" not in shown
+    assert "as shown by `history`" in " ".join(cli.ok("remember", "--help").split())
 
 
 OPEN = """
@@ -133,3 +161,22 @@ def test_commands_that_only_read_take_no_actor(cli: Cli) -> None:
         refused = cli(*args, "--by", "joe")
         assert refused.exit_code == 2, args
         assert "`audit --by NAME`" in refused.stderr, args
+
+
+def test_changes_of_entries_are_counted_as_entries_in_a_terminal(cli: Cli) -> None:
+    async def change() -> None:
+        async with AgentMemory(cli.url, embeddings=None, audit="writes") as memory:
+            ann = memory.scope(user_id="alice", by="nightly")
+            await ann.kv.append(("log",), [b"1", b"2"])
+            await ann.kv.pop(("log",))
+            await ann.remember("tea")
+
+    asyncio.run(change())
+
+    shown = in_terminal(["audit", "--all"], environment(cli.url)).stdout
+    lines = [" ".join(STYLE.sub("", line).split()) for line in shown.splitlines()]
+
+    assert "stored (kv.append) by nightly just now · 2 key-value entries" in " | ".join(lines)
+    assert "removed (kv.pop) by nightly just now · 1 key-value entry" in " | ".join(lines)
+    assert not [line for line in lines if "kv." in line and "memor" in line]
+    assert [line for line in lines if "added by nightly" in line and "key-value" not in line]

@@ -75,10 +75,14 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
         cli.ok("remember", "mine", "--user", "ann b", *name)
     part = cli("erase", "--no-user", "--session", "s", "--yes")
     spaced = cli("erase", "--user", "ann b", "--yes")
+    would = cli.ok("erase", "--user", "alice", "--dry-run")
     done = cli("erase", "--user", "alice", "--yes")
     again = cli.json("erase", "--user", "alice", "--yes")
 
-    assert done.stdout.startswith("erased 4\n")
+    assert would == "would erase 1 memory and 1 forgotten of user `alice`\n"
+    assert done.stdout.startswith(
+        "erased 1 memory and 1 forgotten\n  and with that 2 earlier versions\n"
+    )
     assert done.stdout.endswith("✓ nothing is left\n")
     assert "`orbiter-memory list --all --query alice`" in done.stderr
     assert "`orbiter-memory list --all --query 'ann b'`" in spaced.stderr
@@ -106,7 +110,7 @@ def test_somebody_with_entries_alone_is_counted_before_they_are_erased(cli: Cli)
     assert (counted["dry_run"], counted["items"], counted["entries"]) == (True, 0, 12)
     assert "1 memory, 1 forgotten and 1 key-value entry of user `alice`" in mixed.stderr
     assert "this would erase 0 memories and 12 key-value entries of user `ann`" in unasked.stderr
-    assert done.startswith("erased 12\n")
+    assert done.startswith("erased 0 memories and 12 key-value entries\n")
 
 
 def test_a_name_that_nobody_has_is_told_with_the_nearest(cli: Cli, tmp_path: Path) -> None:

@@ -30,11 +30,15 @@ from orbiter.memory.cli.commands.serve import _new_loop, _prompt
 
 
 @contextmanager
-def serve(cli: Cli, *args: str) -> Iterator[tuple[dict[str, object], subprocess.Popen[str]]]:
-    """Run a server; give what it tells of itself."""
-    command = [*COMMAND, "serve", "--json", "--port", "0", "--no-mcp", "--no-dashboard", *args]
+def serve(
+    cli: Cli, *args: str, by: str | None = None
+) -> Iterator[tuple[dict[str, object], subprocess.Popen[str]]]:
+    """Run a server, with a dashboard for somebody only; give what it tells of itself."""
+    command = [*COMMAND, "serve", "--json", "--port", "0", "--no-mcp", *args]
+    command += [] if by else ["--no-dashboard"]
+    env = environment(cli.url) | ({"ORBITER_MEMORY_BY": by} if by else {})
     with subprocess.Popen(
-        command, env=environment(cli.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -63,6 +67,26 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
     assert re.search(r"GET /v1/memories 200 [\d.]+ ms key=- tenant=[0-9a-f]{12} request=\w+\n", log)
     assert "GET /v1/memories/{item_id} 200" in log
     assert not [word for word in (made, "tea", "alice", "Traceback") if word in log]
+
+
+def test_what_is_forgotten_on_the_dashboard_is_signed_by_whoever_serves(cli: Cli) -> None:
+    made = cli.remember("likes tea")
+    with serve(cli, by="officer") as (told, _):
+        url = str(told["url"])
+        page = httpx.get(f"{url}/doctor", headers={"Accept": "text/html"}, timeout=HANG)
+        (token,) = re.findall(r'name="orbiter-token" content="([^"]+)"', page.text)
+        headers = {"X-Orbiter-Token": token, "HX-Request": "true"}
+        asked = {"id": made}
+        done = httpx.post(
+            f"{url}/ui/memory/forget",
+            params=asked,
+            headers=headers,
+            cookies=page.cookies,
+            timeout=HANG,
+        )
+
+    assert done.status_code == 200, done.text
+    assert cli.json("history", made)[-1]["by"] == "officer"
 
 
 def test_a_server_has_the_reranker_that_it_is_given(cli: Cli, tmp_path: Path) -> None:

@@ -197,4 +197,19 @@ async def test_a_store_without_an_audit_log_says_how_to_begin_one(
     shown = await client(await served()).get("/ui/data/audit")
 
     assert shown.status_code == 200
-    assert "orbiter-memory audit begin" in shown.text
+    assert "<code>orbiter-memory audit begin</code> starts one" in shown.text
+    assert "`" not in shown.text
+
+
+async def test_without_keys_the_dashboard_signs_as_it_is_told(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(user_id="ann").remember("tea")
+    note = await memory.scope(user_id="ben").remember("coffee")
+    visitor = Visitor(client(await served(dashboard_by="officer <b>")))
+
+    erased = await visitor.send("/ui/data/erase", ANN, typed="ann")
+    await visitor.send("/ui/memory/forget", {"id": note.id})
+
+    assert "officer &lt;b&gt;" in erased.text
+    assert (await memory.scope(user_id="ben").history(note.id))[-1].by == "officer <b>"

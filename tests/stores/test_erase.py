@@ -528,9 +528,8 @@ def test_a_report_is_short_and_can_be_added_up() -> None:
     two = Erasure(episodes=2, problems=("the server is gone; repeat the erasure",))
 
     assert str(one).splitlines() == [
-        "erased 1,203",
-        "  items         1,200",
-        "  versions          3",
+        "erased 1,200 memories",
+        "  and with that 3 earlier versions",
         "looked for 9 traces in 20 tables and 1 files (4,096 bytes)",
         "nothing is left",
     ]
@@ -538,6 +537,8 @@ def test_a_report_is_short_and_can_be_added_up() -> None:
     assert one
     assert not one + two
     assert hash(one) == hash(one + Erasure())
+    dry = Erasure(items=1, forgotten=2, entries=1, dry_run=True)
+    assert str(dry) == "would erase 1 memory, 2 forgotten and 1 key-value entry"
     assert str(Erasure()) == "there was nothing to erase\nnothing is left"
 
 

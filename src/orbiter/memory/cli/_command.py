@@ -357,14 +357,15 @@ def command(  # noqa: PLR0913 - each is a choice of its own
     everyone: bool = True,
     json: bool = True,
     shows_scope: bool = False,
+    by: str = "",
     makers: tuple[str, ...] = _MAKERS,
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Callable[[_Command], _Command]:
     """Add a function to *app* as the command *name*, with the shared options it needs.
 
     *makers* are the commands that make the store which it does not find. One that only
-    *shows_scope* may be asked when a variable names it wrongly. A coroutine runs in what *new_loop*
-    returns.
+    *shows_scope* may be asked when a variable names it wrongly. *by* is the help of `--by` where it
+    does not sign. A coroutine runs in what *new_loop* returns.
     """
     shared: dict[str, Any] = {}
     for wanted, options in (
@@ -374,6 +375,8 @@ def command(  # noqa: PLR0913 - each is a choice of its own
         (json, _JSON),
     ):
         shared |= options if wanted else {}
+    if by:
+        shared["by"] = _option("--by", text=by)
 
     def add(function: _Command) -> _Command:
         own = list(inspect.signature(function).parameters.values())[1:]

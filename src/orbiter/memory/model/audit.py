@@ -112,7 +112,7 @@ class AuditVerification:
     entries: int
     """Entries that were read."""
     items: int
-    """Items that were compared with their entries."""
+    """Items that were compared with their entries; what was erased is not among them."""
     problems: tuple[AuditProblem, ...]
     head: str
     """The hash of the last entry. Note it elsewhere, and give it to the next `verify`."""

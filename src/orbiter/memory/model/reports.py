@@ -102,6 +102,14 @@ class Verification:
 
 
 _KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "keys", "entries")
+_BESIDE = {
+    "versions": ("earlier version", "earlier versions"),
+    "vectors": ("vector", "vectors"),
+    "cached": ("cached vector", "cached vectors"),
+    "episodes": ("episode", "episodes"),
+    "keys": ("Redis key", "Redis keys"),
+}
+"""What goes with memories and entries, and is not counted in a dry run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +185,39 @@ class Erasure:
         """How much was removed, of all kinds."""
         return sum(getattr(self, kind) for kind in _KINDS)
 
+    def _counts(self) -> str:
+        """Return what a dry run counts, too, in the same words."""
+        parts = [f"{self.items:,} {'memory' if self.items == 1 else 'memories'}"]
+        parts += [f"{self.forgotten:,} forgotten"] if self.forgotten else []
+        entries = "key-value entry" if self.entries == 1 else "key-value entries"
+        return _listed([*parts, *([f"{self.entries:,} {entries}"] if self.entries else [])])
+
     def __add__(self, other: Self) -> Self:
         """Return both as one: the same scope, erased in two places."""
         summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
         return replace(self, **summed, dry_run=self.dry_run or other.dry_run)
 
     def __str__(self) -> str:
-        gone = [f"  {kind:<10}{getattr(self, kind):>9,}" for kind in _KINDS if getattr(self, kind)]
+        gone = self._counts()
         places = [f"{self.tables} tables"] if self.tables else []
         places += [f"{len(self.files)} files ({self.bytes_read:,} bytes)"] if self.files else []
         looked = f"looked for {self.probes} traces in {' and '.join(places)}" if places else ""
-        head = f"erased {self.total:,}" if self.total else "there was nothing to erase"
         if self.dry_run:
-            would = f"would erase {self.total:,}" if self.total else "there is nothing to erase"
-            return "\n".join([would, *gone])
+            return f"would erase {gone}" if self.total else "there is nothing to erase"
+        beside = [
+            f"{count:,} {words[count != 1]}"
+            for kind, words in _BESIDE.items()
+            if (count := getattr(self, kind))
+        ]
+        head = f"erased {gone}" if self.total else "there was nothing to erase"
+        more = [f"  and with that {', '.join(beside)}"] if beside else []
         tail = "nothing is left" if self else f"{len(self.problems)} left to do"
-        lines = [head, *gone, *([looked] if looked else []), tail]
+        lines = [head, *more, *([looked] if looked else []), tail]
         return "\n".join([*lines, *(f"  - {problem}" for problem in self.problems)])
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
 
 
 _SUMS = tuple(each.name for each in fields(Erasure) if type(each.default) in (int, tuple))

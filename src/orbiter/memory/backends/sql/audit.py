@@ -308,13 +308,13 @@ class SQLAudit(SQLDatabase):
         from orbiter.memory.backends.sql import audit_verify  # noqa: PLC0415
 
         dialect = self._operations.dialect
-        checked, last = 0, b""
+        checked, compared, last = 0, 0, b""
         while names := await self._read(lambda: audit_verify.some_ids(self._log, last), alone=True):  # noqa: B023
             last = names[-1]
             ids = [name.decode() for name in names if _is_text(name)]
             found = await self._together(lambda: audit_verify.logged(self._log, dialect, ids))  # noqa: B023
             for item_id in ids:
-                audit_verify.judge(findings, item_id, found)
+                compared += audit_verify.judge(findings, item_id, found)
             checked += len(ids)
             advance(after + checked, 2 * after)
         last = b""
@@ -323,8 +323,8 @@ class SQLAudit(SQLDatabase):
             for name in names:
                 item_id = name.decode(errors="replace")
                 findings.add(f"item `{item_id}` was added without the log", item_id=item_id)
-            checked += len(names)
-        return checked
+            compared += len(names)
+        return compared
 
     def _unlogged(self, last: bytes) -> Steps[list[bytes]]:
         yield from self._log.head()

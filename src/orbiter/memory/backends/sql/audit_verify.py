@@ -211,8 +211,8 @@ def known(entries: Sequence[Fields]) -> Known:
     return found
 
 
-def judge(findings: Findings, item_id: str, found: Logged) -> None:
-    """Compare an item with its entries."""
+def judge(findings: Findings, item_id: str, found: Logged) -> bool:
+    """Compare an item with its entries; tell whether it is to be there, by these."""
     expected, number, ends_at = known(found.entries.get(item_id.encode(), ()))
     item, past = found.items.get(item_id), found.versions.get(item_id, [])
 
@@ -242,6 +242,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
                 report(f"was changed without the log, in version {place}", entry)
         for place in expected.keys() - there.keys():
             report(f"has lost version {place}", expected[place][1])
+    return bool(expected)
 
 
 def _text(value: bytes | None) -> str:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, is_served, new_app, without_a_name
+from orbiter.memory.cli._command import (
+    CommandContext,
+    command,
+    is_missing,
+    is_served,
+    new_app,
+    without_a_name,
+)
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._item_ids import find_id
@@ -53,7 +60,8 @@ def _no_log(memory: "AgentMemory") -> "UnsupportedError":
 @command(audit, "begin", scope=False)
 async def begin_audit(run: CommandContext) -> None:
     """Start the log, with what the store holds already."""
-    async with run.memory(meaning=False) as memory:
+    is_new = is_missing(run.unopened(meaning=False))
+    async with run.memory(meaning=False, creates=True) as memory:
         if is_served(memory):
             raise UsageError(
                 f"`{memory.url}` is a server; run `orbiter-memory audit begin` there, on its store"
@@ -70,7 +78,8 @@ async def begin_audit(run: CommandContext) -> None:
     elif is_begun:
         run.out.show(styled("the log has been started already"))
     else:
-        told = f"{counted(taken)} recorded; every write from now on is logged"
+        there_is = f"new store `{memory.url}`" if is_new else f"{counted(taken)} recorded"
+        told = f"{there_is}; every write from now on is logged"
         run.out.show(styled(("✓ ", "green"), told))
 
 
@@ -92,7 +101,7 @@ def _check_alone(memory: "AgentMemory") -> None:
     )
 
 
-@command(audit, "list")
+@command(audit, "list", by="Only what this actor did.")
 async def list_audit(
     run: CommandContext,
     *,
@@ -109,7 +118,7 @@ async def list_audit(
         int | None, typer.Option(min=1, help="Continue before this number, the last of a page.")
     ] = None,
 ) -> None:
-    """List what was done, newest first; `--by` names who did it."""
+    """List what was done, newest first."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
 

@@ -174,6 +174,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         burst=max(1, int(2 * rate)),
         with_mcp=not no_mcp,
         with_dashboard=not no_dashboard,
+        dashboard_by=os.environ.get("ORBITER_MEMORY_BY") or "dashboard",
         with_log=log,
         log_format=log_format.value,
         log_level=log_level.value,
@@ -193,6 +194,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     memory = run.unopened(reranker=reranker, is_worker=link is not None)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
+    memory.unscoped(by=settings.dashboard_by)  # refuses a name that is none
     held = await keys_of(run.target, keys)
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page, link=link)
     return None

@@ -400,13 +400,17 @@ def _owner_and_key(fact: FactMemory) -> tuple[str | None, ...]:
 
 def _end_of(fact: FactMemory, of_key: Sequence[FactMemory]) -> str:
     now = judged_at(of_key, datetime.now(UTC))
-    spans = [span for span in timeline(of_key, known_at=NO_END) if span.fact.id == fact.id]
-    if spans and (spans[-1].end is None or spans[-1].end > now):
+    every = timeline(of_key, known_at=NO_END)
+    own = [span for span in every if span.fact.id == fact.id]
+    end = own[-1].end if own else fact.valid_from
+    if end is None or (own and end > now):
         return ""
-    holds = holding(of_key, as_of=now, known_at=NO_END)
-    if holds is not None:
-        return f'replaced by "{shortened(holds.content)}"'
-    return f"ended {_day(spans[-1].end)}" if spans and spans[-1].end is not None else "ended"
+    # The next one, which need not be what holds now. What has no span never held: another fact has
+    # its time.
+    follows = next((span for span in every if span.end is None or span.end > end), None)
+    if follows is not None and follows.start <= max(now, end):
+        return f'replaced by "{shortened(follows.fact.content)}"'
+    return f"ended {_day(end)}" if own else "ended"
 
 
 async def _paged(store: MemoryStore, wanted: Query) -> list[MemoryItem]:

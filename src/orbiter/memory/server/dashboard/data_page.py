@@ -93,7 +93,7 @@ async def erase(ask: Ask) -> Response:
         raise QueryError(f"type `{_name(scope)}` to erase it; nothing was erased")
 
     async def work() -> Data:
-        arguments = {**scope, "by": ask.principal.name or "dashboard"}
+        arguments = {**scope, "by": ask.principal.name or ask.server.settings.dashboard_by}
         jobs = ask.server.jobs  # a job, which goes on if the server is killed
         done = await jobs.result(
             await jobs.begin(_ERASE, ask.principal, ask.server.memory, arguments)

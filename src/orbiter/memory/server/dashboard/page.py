@@ -140,7 +140,7 @@ class Ask:
         names_nobody = not Query(metadata=self.principal.scope).wanted
         asked = dict(scope) or ({"everyone": "true"} if names_nobody else {})
         if self.principal.key_id is None:
-            asked["by"] = "dashboard"  # nobody in particular, but not the memory's own user
+            asked["by"] = self.server.settings.dashboard_by  # but not the memory's own user
         return handle_of(self.server.memory, self.principal, asked)
 
     @cached_property

@@ -91,6 +91,15 @@ def _verbatim(text: str) -> Markup:
     return Markup("\n") + escape(text)
 
 
+def _code(text: str) -> Markup:
+    """Return a message of ours with what stands in backticks as code."""
+    parts = visible(text).split("`")
+    if len(parts) % 2 == 0:  # one is open: it may be of what somebody wrote
+        return escape(visible(text))
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
 def _ago(moment: datetime) -> str:
     """Return how long ago, or how far ahead, in words of one unit."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -161,6 +170,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "ago": _ago,
+        "code": _code,
         "colour": _colour,
         "count": _count,
         "kind": _kind,

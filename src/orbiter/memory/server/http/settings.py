@@ -66,6 +66,8 @@ class Settings:
     burst: int = 200
     with_mcp: bool = True
     with_dashboard: bool = True
+    dashboard_by: str = "dashboard"
+    """Who signs what is changed on the dashboard by somebody without a key."""
     with_log: bool = False
     """Whether requests are logged: a line each, with nothing of what they hold."""
     log_format: Literal["text", "json"] = "text"
