@@ -284,6 +284,37 @@ async def test_a_new_signing_key_is_fetched_and_an_old_one_ends(
     assert await tokens.check(issuer.token(None, signer=issuer.signers["two"])) is not None
 
 
+@pytest.mark.parametrize("kid", ["one", None])
+async def test_a_new_key_under_the_name_of_the_old_one_is_fetched(
+    issuer: Issuer, settings: OIDCSettings, kid: str | None
+) -> None:
+    tokens = TokenVerifier(replace(settings, pause=0))
+    old = issuer.token(kid)
+    assert await tokens.check(old) is not None
+
+    issuer.signers = {"one": rsa.generate_private_key(65537, 2048)}
+
+    assert await tokens.check(issuer.token(kid)) is not None
+    assert await tokens.check(old) is None
+    await tokens.close()
+
+
+async def test_many_forged_tokens_of_a_known_key_are_one_fetch(
+    issuer: Issuer, settings: OIDCSettings
+) -> None:
+    tokens = TokenVerifier(replace(settings, pause=HANG))
+    other = rsa.generate_private_key(65537, 2048)
+    assert await tokens.check(issuer.token()) is not None
+
+    found = await asyncio.gather(*(tokens.check(issuer.token(signer=other)) for _ in range(20)))
+    still = await tokens.check(issuer.token())
+    await tokens.close()
+
+    assert found == [None] * 20
+    assert still is not None
+    assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+
+
 async def test_keys_that_are_symmetric_short_or_broken_are_left_out(
     issuer: Issuer, tokens: TokenVerifier
 ) -> None:

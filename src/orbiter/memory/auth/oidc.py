@@ -105,6 +105,18 @@ class TokenVerifier:
         if not isinstance(key_id, str | None) or "crit" in header:
             return None
         key = await self._key(key_id)
+        try:
+            return self._read(token, key, algorithm)
+        except self._jwt.InvalidSignatureError:
+            # An issuer that names no keys, or all alike, has perhaps another one by now.
+            newer = await self._newer(key_id)
+        try:
+            return None if newer is key else self._read(token, newer, algorithm)
+        except self._jwt.InvalidSignatureError:
+            return None
+
+    def _read(self, token: str, key: Any, algorithm: str) -> Principal | None:
+        """Return who comes with *token*, as `check` does; raise if its signature is wrong."""
         if key is None or key.algorithm_name != algorithm:
             return None
         settings = self.settings
@@ -119,7 +131,7 @@ class TokenVerifier:
                 options={"require": ["exp", "iss", "aud"]},
             )
             return self._principal(claims)
-        except AccessError:
+        except (AccessError, self._jwt.InvalidSignatureError):
             raise
         # `OSError` is an end that the system's calendar does not reach.
         except (
@@ -183,6 +195,15 @@ class TokenVerifier:
             raise MemoryConnectionError(
                 f"the keys of the issuer `{self.settings.issuer}` cannot be fetched: {self._error}"
             )
+        return self._known(key_id)
+
+    async def _newer(self, key_id: str | None) -> Any:
+        """Return the key once more, fetched again if that was not done a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if self._fetch is None and self._may_try(now):
+            self._begin(now)
+        if self._fetch is not None:
+            await asyncio.shield(self._fetch)
         return self._known(key_id)
 
     def _known(self, key_id: str | None) -> Any:
