@@ -23,6 +23,10 @@ from tests.servers.databases import (
 )
 
 import orbiter.memory
+
+# Before a page starts threads: Python 3.11.7 may fail to parse what pytest rewrites while another
+# thread parses (https://github.com/python/cpython/issues/106905).
+import orbiter.memory.testing
 from docs import build_integrations
 
 __all__ = ["postgres_server", "redis_server"]
