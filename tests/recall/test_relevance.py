@@ -212,6 +212,26 @@ async def test_what_somebody_likes_is_found(model: Any, question: str, user_id: 
     assert found[0].relevance > 0.3
 
 
+@pytest.mark.parametrize(
+    ("user_id", "question"),
+    [
+        ("josé", "What does José like?"),
+        ("zoë.müller@example.com", "What does Zoë Müller like?"),
+        ("o'brien", "What does O'Brien like?"),
+    ],
+)
+async def test_a_name_is_found_as_its_user_writes_it(user_id: str, question: str) -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        scope = memory.scope(user_id=user_id)
+        for text in ("I like green tea", "I moved to Paris last month", "The door code is 4711"):
+            await scope.remember(text)
+        plain = await scope.recall("What do I like?")
+        found = await scope.recall(question)
+
+    assert [hit.content for hit in found] == [hit.content for hit in plain]
+    assert found[0].relevance == pytest.approx(plain[0].relevance)
+
+
 async def test_a_user_whom_memories_name_is_looked_for_by_that_name(model: Any) -> None:
     async with AgentMemory("memory://", embeddings=model) as memory:
         alice = memory.scope(user_id="alice")

@@ -77,6 +77,7 @@ _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
+_BETWEEN_NAMES = lazy_pattern(r"[\s._-]+")
 _NO_NAMES = frozenset(
     """
     admin agent anonymous bot default demo guest local main owner personal root team test user
@@ -146,10 +147,11 @@ def unnamed_user(scope: MemoryMetadata | None, frequency: Mapping[str, int]) -> 
     What is kept of such a user says "I". An id that is a number or a role is no name.
     """
     user_id = "" if scope is None else scope.user_id or ""
-    parts = words.tokens(user_id.partition("@")[0].replace("_", " "))
+    name = _BETWEEN_NAMES.sub(" ", user_id.partition("@")[0])
+    parts = words.tokens(name)
     is_name = all(map(str.isalpha, parts)) and _NO_NAMES.isdisjoint(parts)
     is_named = any(map(frequency.get, words.terms_of(parts)))
-    return " ".join(parts) if is_name and not is_named else None
+    return name if is_name and not is_named else None  # with its accents, as it is asked for
 
 
 def read(
