@@ -160,3 +160,14 @@ def test_vectors_that_never_come_are_not_waited_for(
     waiting = _embed(tmp_path / "memory.db", Stuck(), within=None)
 
     assert waiting == len(NOTES)
+
+
+def test_stats_say_what_is_found_by_words_only_and_until_when(cli: Cli) -> None:
+    pytest.importorskip("orbiter_memory_minilm")
+    cli.remember("likes tea")
+    before = cli.ok("stats")  # by words only, as it was chosen
+
+    waiting = " ".join(cli.ok("stats", "--model", "auto").split())
+
+    assert "by meaning" not in before
+    assert "not found by meaning yet 1 (by words only; the next `recall` embeds them)" in waiting
