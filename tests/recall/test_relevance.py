@@ -29,6 +29,7 @@ from orbiter.memory.recall import (
     no_model_by_choice,
     recall,
 )
+from orbiter.memory.recall._query_analysis import is_question
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text.ranking import ANSWERED, for_prompt
 
@@ -242,6 +243,77 @@ async def test_a_user_whom_memories_name_is_looked_for_by_that_name(model: Any) 
 
     assert found[0].content == "Alice likes green tea"
     assert found[0].relevance > max(hit.relevance for hit in found[1:])
+
+
+async def test_a_user_who_is_only_called_by_name_says_i(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.chat("c").add(
+            [
+                {"role": "user", "content": "My name is Alice"},
+                {"role": "assistant", "content": "Nice to meet you, Alice!"},
+                {"role": "user", "content": "I like green tea"},
+                {"role": "assistant", "content": "Okay, Alice."},
+            ]
+        )
+        await memory.flush()
+        found = await alice.recall("What does Alice like?")
+
+    assert max(found, key=lambda hit: hit.relevance).content == "I like green tea"
+
+
+ASKED = (
+    ("Which wine goes with salmon?", "A dry Riesling from the Mosel."),
+    ("What's the boiling point of ethanol?", "78.4 degrees Celsius."),
+    ("can you translate 'good evening' to finnish", "Hyvää iltaa."),
+    ("how long should i roast a chicken", "About 80 minutes at 190 degrees."),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which wine did you recommend for the salmon?", 0),
+        ("What did you say about ethanol?", 1),
+        ("how do you say good evening in finnish", 2),
+        ("how long did you say to roast the chicken?", 3),
+    ],
+)
+async def test_what_an_assistant_answered_is_more_relevant_than_what_was_asked(
+    model: Any, question: str, answer: int
+) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        for request, reply in ASKED:
+            await alice.chat("c").add(
+                [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
+            )
+        await memory.flush()
+        found = await alice.recall(question)
+        context = await alice.chat("another").context(question, budget=1_000)
+
+    assert max(found, key=lambda hit: hit.relevance).content == ASKED[answer][1]
+    assert ASKED[answer][1] in context.text
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Where is the key?", True),
+        ("where is the key", True),
+        ("hey, how long should i wait", True),
+        ("can you call me", True),
+        ("which train goes to Bern", True),
+        ("What I like is tea", False),
+        ("When I was young, I lived in Rome", False),
+        ("When the train is late, call Bob", False),
+        ("Do the dishes on Friday", False),
+        ("How nice", False),
+        ("Where is the key, I asked.", False),
+    ],
+)
+def test_a_question_is_one_without_its_mark_too(text: str, asks: bool) -> None:
+    assert is_question(text) is asks
 
 
 @pytest.mark.parametrize("user_id", ["default", "user-42", "42"])

@@ -18,7 +18,7 @@ from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._dates import has_time
-from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._query_analysis import Question, is_question
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -30,7 +30,6 @@ __all__ = [
     "best_passage",
     "centre",
     "has_evidence",
-    "is_question",
     "is_users",
     "lenders",
     "names_speaker",
@@ -484,10 +483,6 @@ def _echo(asked: frozenset[str], text: TextFeatures) -> float:
 def is_users(item: MemoryItem) -> bool:
     """Tell whether the user said it, or nobody did: what is no talk was put here on purpose."""
     return isinstance(item, HumanMemory) or not is_spoken(item)
-
-
-def is_question(content: str) -> bool:
-    return content.rstrip().endswith(("?", "？"))
 
 
 def names_speaker(question: Question, name: str | None) -> float:

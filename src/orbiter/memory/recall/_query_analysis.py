@@ -4,13 +4,13 @@ Pure: the same text, names and moment always give the same question.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
@@ -18,6 +18,7 @@ from orbiter.memory.text import languages, words
 __all__ = [
     "Question",
     "in_words",
+    "is_question",
     "matter_of",
     "names_in",
     "read",
@@ -31,6 +32,7 @@ _WHEN = lazy_pattern(
     r"(?:year|month|date|day|time|season))\b",
     re.IGNORECASE,
 )
+_PERSONAL = lazy_pattern(r"\b(?:I|my|me|we|our|us|you|your)\b", re.IGNORECASE)
 _YOU = lazy_pattern(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _PAST = lazy_pattern(
     r"\b(?:did|didn't|was|wasn't|were|weren't|had|hadn't|used to|ago|previous(?:ly)?|former(?:ly)?"
@@ -73,6 +75,16 @@ _ASKS_TO_TELL = lazy_pattern(
     r"|unfold(?:ed)?)\b",
     re.IGNORECASE,
 )
+_AUXILIARY = r"(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have|had)"
+_ASKS = lazy_pattern(
+    r"\s*(?:(?:and|so|but|ok|okay|hi|hey|please),?\s+)?(?:"
+    rf"(?:who|what|when|where|why)\s+{_AUXILIARY}\b|(?:what|how)\s+\w+\s+{_AUXILIARY}\b"
+    rf"|how\s+{_AUXILIARY}\b|which\s+(?!(?:is|was|means|makes)\b)\w"
+    rf"|{_AUXILIARY}\s+(?:i|you|we|they|he|she|it|there|anyone|anybody)\b)",
+    re.IGNORECASE,
+)
+"""How a question begins that somebody writes without its mark. "What I did" and "when it is" begin
+no question."""
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
@@ -122,6 +134,14 @@ def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
     return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
 
 
+def is_question(content: str) -> bool:
+    """Tell whether a text is a question, by its mark or by how it begins."""
+    text = content.rstrip()
+    if text.endswith(("?", "？")):
+        return True
+    return not text.endswith((".", "!", "…")) and _ASKS.match(text) is not None
+
+
 def matter_of(text: str) -> str | None:
     """Return what is to be told in order or in sum, without the words that ask for that.
 
@@ -141,17 +161,30 @@ def shortened(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def unnamed_user(scope: MemoryMetadata | None, frequency: Mapping[str, int]) -> str | None:
-    """Return the name of a user whom no memory names, by how often each asked term is in them.
+def unnamed_user(
+    scope: MemoryMetadata | None, frequency: Mapping[str, int], items: Iterable[MemoryItem]
+) -> str | None:
+    """Return the name of a user of whom no memory tells in the third person.
 
-    What is kept of such a user says "I". An id that is a number or a role is no name.
+    What is kept of such a user says "I". An id that is a number or a role is no name. *frequency*
+    is how often each asked term is in the memories, of which *items* match best.
     """
     user_id = "" if scope is None else scope.user_id or ""
     name = _BETWEEN_NAMES.sub(" ", user_id.partition("@")[0])
     parts = words.tokens(name)
-    is_name = all(map(str.isalpha, parts)) and _NO_NAMES.isdisjoint(parts)
+    if not all(map(str.isalpha, parts)) or not _NO_NAMES.isdisjoint(parts):
+        return None
     is_named = any(map(frequency.get, words.terms_of(parts)))
-    return name if is_name and not is_named else None  # with its accents, as it is asked for
+    if is_named and any(_tells_of(parts, item) for item in items):
+        return None
+    return name  # with its accents, as it is asked for
+
+
+def _tells_of(name: Sequence[str], item: MemoryItem) -> bool:
+    """Tell whether an item names somebody in the third person. Assistants call users by name."""
+    text = shortened(item.content)
+    is_third_person = not isinstance(item, AIMemory) and _PERSONAL.search(text) is None
+    return is_third_person and not frozenset(name).isdisjoint(words.tokens(text))
 
 
 def read(

@@ -17,13 +17,12 @@ from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._dates import closeness
 from orbiter.memory.recall._features import (
     FeatureTable,
-    is_question,
     lenders,
     names_speaker,
     says_when,
     terms_of,
 )
-from orbiter.memory.recall._query_analysis import Question, names_in, shortened
+from orbiter.memory.recall._query_analysis import Question, is_question, names_in, shortened
 from orbiter.memory.text import words
 
 __all__ = [
@@ -107,7 +106,7 @@ def measures_of_text(
     is_note = not is_talk(item, names)
     brief = 0.0 if is_note or speaker is not None or asks else _how_brief(length)
     chat = float(not is_note and speaker is None) - brief
-    assistants = chat if isinstance(item, AIMemory) else 0.0
+    is_assistants = isinstance(item, AIMemory) and speaker is None
     alone = is_note + brief
     return {
         "own": sum(_tells(term) for term in held),
@@ -115,9 +114,9 @@ def measures_of_text(
         "near": share,
         "speaker": names_speaker(question, speaker),
         "people": float(bool(question.people)),
-        "assistant": assistants,
+        "assistant": chat if is_assistants else 0.0,
         "you": float(question.asks_you),
-        "assistant_you": assistants if question.asks_you else 0.0,
+        "assistant_you": float(is_assistants and question.asks_you),
         "note": float(is_note),
         "note_near": share if is_note else 0.0,
         "chat": chat,
