@@ -606,6 +606,9 @@ async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemo
             getattr(ann.chat("main"), name)
     with pytest.raises(AttributeError, match=r"`stats\(\).items` counts memories"):
         getattr(ann, "count")  # noqa: B009
+    for name in ("export", "load"):
+        with pytest.raises(AttributeError, match=r"`orbiter\.memory\.transfer\.\w+_file\(alice"):
+            getattr(ann, name)
 
 
 async def test_what_the_hint_for_a_chat_says_works(memory: AgentMemory) -> None:

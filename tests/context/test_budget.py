@@ -139,6 +139,16 @@ async def test_one_huge_memory_is_shortened_and_says_by_how_much(soul: Path) -> 
     assert left.tokens > 190_000
 
 
+@pytest.mark.parametrize("budget", range(160, 400, 8))
+async def test_a_short_memory_is_whole_or_the_only_one(soul: Path, budget: int) -> None:
+    memories = [f"{name} {words(18, name)}" for name in ("first", "second", "third")]
+
+    context = await ContextManager(soul, budget=budget).assemble("Go", memories=memories)
+
+    shown = [entry.content for entry in parse(context.text, mark=context.marks[1])]
+    assert set(shown) <= set(memories) or len(shown) == 1
+
+
 @pytest.mark.parametrize("budget", range(160, 260, 4))
 async def test_where_there_is_room_for_one_memory_it_is_the_first(soul: Path, budget: int) -> None:
     memories = [f"{name} {words(18, name)}" for name in ("first", "second", "third")]

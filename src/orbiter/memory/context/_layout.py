@@ -43,6 +43,8 @@ from orbiter.memory.model.items import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST = 20
 """Characters of a shortened entry below which it is not worth showing."""
+_SHORT = 80
+"""Tokens of an entry that is shown whole or not at all: half a sentence answers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ def fit_entries(
 
     If not all fit, the first ones matter most: each is taken if there is still room for it. One
     that wants more than half of the room is shortened to half of what is left by then, so it
-    leaves something for those behind it; if half is too little for any of it, it has all.
+    leaves something for those behind it; if half is too little for any of it, it has all. A short
+    one is shortened only if there would be none.
     """
     if room is None:
         return list(candidates), []
@@ -78,7 +81,7 @@ def fit_entries(
     dropped: list[Dropped] = []
     for place, (candidate, want) in enumerate(zip(candidates, wants, strict=True), start=1):
         entry: Entry | None = candidate.entry
-        if want > most:
+        if want > most and (want > _SHORT or (want > room and not kept)):
             half = room if place == len(candidates) else room // 2
             entry = _fitting(candidate.entry, want, half, cost) or _fitting(
                 candidate.entry, want, room, cost
