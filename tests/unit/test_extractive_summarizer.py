@@ -245,6 +245,18 @@ async def test_a_tool_call_tells_less_than_a_person() -> None:
     assert await ExtractiveSummarizer(max_sentences=1).summarize(text) == "I live in Oslo."
 
 
+async def test_data_of_a_tool_leaves_its_place_to_what_people_say() -> None:
+    data = (
+        '{"hotels": [' + ", ".join(f'{{"name": "Hotel {n}", "id": {n}}}' for n in range(30)) + "]}"
+    )
+    said = "\n".join(f"[HUMAN]: We decided on item {n} of the kitchen plan." for n in range(12))
+
+    summary = await ExtractiveSummarizer().summarize(f"[TOOL]: {data}\n{said}")
+
+    assert "Hotel" not in summary
+    assert "kitchen plan" in summary
+
+
 async def test_a_summary_so_far_is_read_line_by_line() -> None:
     config, summarizer = SummaryConfig(keep_recent=0), ExtractiveSummarizer(max_sentences=2)
     first = [HumanMemory(content="My room is 12."), HumanMemory(content="My name is Ada.")]

@@ -58,7 +58,7 @@ class ExtractiveSummarizer:
 
     def _summarized(self, prompt: str) -> str:
         sentences = list(_sentences(prompt))
-        chosen = self._choose(sentences)
+        chosen = self._choose([each for each in sentences if each.weight] or sentences)
         return "\n".join(s.text for s in sorted(chosen, key=lambda s: s.place))
 
     def _choose(self, sentences: list[_Sentence]) -> list[_Sentence]:
@@ -106,6 +106,8 @@ def _weight(speaker: str, text: str) -> float:
         weight *= 0.5  # what was asked matters less than what was answered
     if text.startswith("→"):
         weight *= 0.3  # a tool call; what it returned says more
+    if text.startswith(("{", "[{", '["')):
+        weight = 0.0  # data of a tool, which would fill the summary
     return weight
 
 
