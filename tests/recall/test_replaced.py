@@ -62,6 +62,18 @@ async def test_a_question_about_now_prefers_what_replaces_another(
     assert _of(newest, "oslo").replaced_by == "paris"
 
 
+async def test_what_follows_an_introduction_is_a_statement_of_its_own() -> None:
+    berlin = _said("berlin", "Hi, I'm Ann and I live in Berlin with my husband Jonas.", 300)
+    lisbon = _said("lisbon", "I moved to Lisbon last month.", 20)
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([berlin, lisbon])
+
+        found = await recall(store, "Where do I live now?", scope=ANN, now=NOW)
+
+    assert _ids(found) == ["lisbon", "berlin"]
+    assert _of(found, "berlin").replaced_by == "lisbon"
+
+
 @pytest.mark.parametrize(
     "question",
     [

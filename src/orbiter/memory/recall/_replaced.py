@@ -56,7 +56,7 @@ _MAX_BYTES = 8 * 2**20
 """How much is remembered of what was read, some 3 KB of a text: each question compares hundreds."""
 
 _SENTENCE = lazy_pattern(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
-_CLAUSE = lazy_pattern(r"[,;:]\s|\s[–—-]+\s|\s(?:but|and then|so)\s")
+_CLAUSE = lazy_pattern(r"[,;:]\s|\s(?:[–—-]+|but|so|and(?: then|(?= (?:i|we|he|she|they)\b)))\s")
 
 _CHANGE = lazy_pattern(
     r"\b(?:(?<!years )(?<!months )(?<!weeks )(?<!right )(?<!just )(?<!for )(?<!by )(?<!until )now"
