@@ -13,7 +13,7 @@ from orbiter.memory import AgentMemory, SQLiteMemoryStore
 from orbiter.memory import sync as blocking
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import MemoryItem, new_id
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import ScriptedSummarizer
 from orbiter.memory.text.pii import PIIHasher
@@ -65,7 +65,8 @@ async def _remember_item(alice: ScopedMemory, value: str) -> None:
 
 
 async def _remember_many(alice: ScopedMemory, value: str) -> None:
-    await alice.remember_many([value, {"role": "user", "content": value}], idempotency_key="k")
+    what = [value, {"role": "user", "content": value}]
+    await alice.remember_many(what, idempotency_key=new_id())
 
 
 async def _update(alice: ScopedMemory, value: str) -> None:

@@ -1265,7 +1265,9 @@ def import_file(
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
     *format* is one of `import_formats()`; `auto` looks at the file. *owner* says whose memories are
-    taken of a file that holds those of several people, or which session of one with sessions.
+    taken of a file that holds those of several people, or which session of one with sessions. Of a
+    file that `export_file` wrote for another user, it makes copies for the handle's user, with
+    their versions, tags and times, under new ids; without it, such a file is an `AccessError`.
     Importing the same again stores nothing; what has changed in the file is updated, and what was
     forgotten here stays forgotten. What cannot be read is among the `problems` of the result, with
     its line, and the rest is stored. A handle of `unscoped()` takes only files that say whose each
