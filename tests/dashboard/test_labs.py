@@ -136,12 +136,12 @@ async def test_the_labs_open_memories_in_the_scope_they_are_in(page: httpx.Async
 
 
 async def test_three_ways_to_recall_stand_side_by_side(page: httpx.AsyncClient) -> None:
-    html = (await page.get("/recall", params={**TASK, "k": "3"})).text
-    found = (await page.get("/recall.json", params={**TASK, "k": "3"})).json()
+    html = (await page.get("/recall", params={**TASK, "k": "4"})).text
+    found = (await page.get("/recall.json", params={**TASK, "k": "4"})).json()
 
     assert [lane["mode"] for lane in found["lanes"]] == ["words", "meaning", "hybrid"]
     for lane in found["lanes"]:
-        assert 1 <= len(lane["hits"]) <= 3
+        assert 1 <= len(lane["hits"]) <= 4
         for place, hit in enumerate(lane["hits"], start=1):
             assert found["ranks"][hit["item"]["id"]][lane["mode"]] == place
             assert hit["item"]["metadata"]["user_id"] == "ann"

@@ -1,6 +1,6 @@
 """The context lab: what a model would be shown for a task, what it costs, and what was left out."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -17,7 +17,7 @@ from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
-    from orbiter.memory.recall import Hit, RecallResult
+    from orbiter.memory.recall import RecallResult
 
 __all__ = ["Task", "pages", "result_of"]
 
@@ -165,15 +165,14 @@ async def result_of(watched: Watched, chat: Chat, task: Task) -> Data:
         min_trust=task.min_trust or None,
     )
     recalled = watched.recalled
-    kept = {hit.item.id for hit in for_prompt(recalled or [])}
-    hits = [] if recalled is None else _offered(context, recalled, task.memory_limit)
+    memories = [] if recalled is None else _offered(context, recalled, task.memory_limit)
     return {
         "tokens": context.tokens,
         "budget": task.budget,
         "prefix_tokens": context.prefix_tokens,
         "format": task.format,
         "parts": _parts(context),
-        "memories": [_placed(hit, context, kept) for hit in hits],
+        "memories": memories,
         "question": "" if recalled is None else recalled.question,
         "considered": 0 if recalled is None else recalled.considered,
         "left_out": () if recalled is None else recalled.left_out,
@@ -183,20 +182,19 @@ async def result_of(watched: Watched, chat: Chat, task: Task) -> Data:
     }
 
 
-def _offered(context: "Context", recalled: "RecallResult", limit: int) -> "Sequence[Hit]":
-    """Return the hits that wanted a place: those that the conversation does not say itself."""
+def _offered(context: "Context", recalled: "RecallResult", limit: int) -> list[Data]:
+    """Return the hits that wanted a place, with what became of each.
+
+    What the conversation shows itself wants none. What does not answer has none.
+    """
     said = {item.id for item in context._items}  # noqa: SLF001 - what it holds, by id
-    said |= {each.id for each in context.dropped if each.section == "conversation" and each.id}
-    return [hit for hit in recalled if hit.item.id not in said][:limit]
-
-
-def _placed(hit: "Hit", context: "Context", kept: Collection[str]) -> Data:
-    """Return a memory with what became of it."""
-    lost = [
-        each for each in context.dropped if each.section == "memories" and each.id == hit.item.id
-    ]
-    state = lost[0].reason if lost else "shown" if hit.item.id in kept else "relevance"
-    return {"hit": hit, "state": state, "told": _TOLD.get(state, "")}
+    hits = [hit for hit in for_prompt(recalled) if hit.item.id not in said][:limit]
+    known = said.union(hit.item.id for hit in for_prompt(recalled))
+    others = [hit for hit in recalled if hit.item.id not in known][:limit]
+    lost = {each.id: each.reason for each in context.dropped if each.section == "memories"}
+    states = [(hit, lost.get(hit.item.id, "shown")) for hit in hits]
+    states += [(hit, "relevance") for hit in others]
+    return [{"hit": hit, "state": state, "told": _TOLD.get(state, "")} for hit, state in states]
 
 
 def _parts(context: "Context") -> list[tuple[str, int, str]]:
