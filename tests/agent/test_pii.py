@@ -65,8 +65,8 @@ async def _remember_item(alice: ScopedMemory, value: str) -> None:
 
 
 async def _remember_many(alice: ScopedMemory, value: str) -> None:
-    what = [value, {"role": "user", "content": value}]
-    await alice.remember_many(what, idempotency_key=new_id())
+    message = {"role": "user", "content": value}
+    await alice.remember_many([value, message], idempotency_key=new_id())
 
 
 async def _update(alice: ScopedMemory, value: str) -> None:

@@ -72,12 +72,11 @@ _CALLS = {
 }
 """What else people call a method; a handle that has it answers with its name."""
 
-_TRANSFER = "orbiter.memory.transfer"
 _WAYS = {
     "ScopedMemory": (
         ("count size total", "`stats().items` counts memories, `count_by(field)` by a field"),
-        ("dump export export_all save_to to_file", f"`{_TRANSFER}.export_file(alice, path)`"),
-        ("import_ import_all load load_from", f"`{_TRANSFER}.import_file(alice, path)`"),
+        ("dump export save_to to_file", "`orbiter.memory.transfer.export_file(alice, path)`"),
+        ("import_ load load_from", "`orbiter.memory.transfer.import_file(alice, path)`"),
     ),
     "Chat": (
         (
