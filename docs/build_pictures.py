@@ -74,8 +74,9 @@ _SVG = """\
 
 def tour() -> list[str]:
     """Return the lines that the tour prints, with their colours, on a terminal of 80 columns."""
-    program = Path(sys.executable).with_name("orbiter-memory")
+    program = Path(sys.executable).absolute().with_name("orbiter-memory")
     env = {**os.environ, "COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    env["PATH"] = f"{program.parent}{os.pathsep}{env['PATH']}"  # so that it has a short name
     env.pop("NO_COLOR", None)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(  # noqa: S603 - our own program
@@ -86,7 +87,7 @@ def tour() -> list[str]:
             text=True,
             check=True,
         )
-    return done.stdout.replace(f"{program.parent}/", "").splitlines()
+    return done.stdout.splitlines()
 
 
 def scenes(lines: list[str]) -> list[list[str]]:

@@ -224,3 +224,8 @@ def test_the_guide_of_the_code_names_every_file_of_recall_and_of_the_sql_stores(
         assert named == {path.stem for path in folder.glob("*.py")} - {"__init__"}
     recall = {path.name for path in (ROOT / "src/orbiter/memory/recall").glob("*.py")}
     assert recall == {row[0].strip(" `") for row in rows if row[0].strip(" `") in recall}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/pictures/*.svg")), ids=lambda p: p.name)
+def test_a_picture_shows_the_program_without_the_path_of_a_machine(path: Path) -> None:
+    assert "/bin/orbiter-memory" not in path.read_text(encoding="utf-8")
