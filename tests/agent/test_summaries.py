@@ -42,6 +42,12 @@ async def say(chat: Chat, count: int, *, start: int = 0) -> None:
         await chat.add(f"message {number}")
 
 
+async def talk(chat: Chat, rounds: int) -> None:
+    for number in range(rounds):
+        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
+        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+
+
 async def texts(chat: Chat) -> list[str]:
     return [item.content for item in await chat.items()]
 
@@ -524,9 +530,7 @@ async def test_a_summary_leaves_the_rest_of_the_budget_to_messages(
     script = ScriptedSummarizer(*["what was said before"] * 40)
     memory = open_memory(url, summarizer=script, summaries=SOON)
     chat = memory.scope(user_id=who).chat("c")
-    for number in range(40):
-        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
-        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+    await talk(chat, 40)
     await memory.flush()
     assert await chat.summary() is not None
 
@@ -545,9 +549,7 @@ async def test_a_message_without_room_in_the_conversation_may_be_a_memory(
     chat = memory.scope(user_id=who).chat("c")
     await chat.add({"role": "user", "content": "The door code of the office is 4711"})
     await chat.add({"role": "assistant", "content": "Noted."})
-    for number in range(30):
-        await chat.add({"role": "user", "content": f"question {number}, {'for long ' * 8}"})
-        await chat.add({"role": "assistant", "content": f"answer {number}, {'at length ' * 8}"})
+    await talk(chat, 30)
     await memory.flush()
 
     whole = (await chat.context("What is the door code?", budget=100_000)).tokens

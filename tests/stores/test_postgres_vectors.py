@@ -414,15 +414,8 @@ async def test_lost_and_damaged_vectors_are_found_and_made_again(
     store: PostgresMemoryStore, postgres_dsn: str, damage: str
 ) -> None:
     await _filled(store)
-    before = await _all_vectors(store)
-    await run(postgres_dsn, damage)
-    assert not await store.verify()
 
-    assert await store.verify(repair=True)
-
-    assert await store.catch_up() == 0
-    assert await _all_vectors(store) == before
-    assert await store.verify()
+    await _check_repaired(store, postgres_dsn, damage)
 
 
 @pytest.mark.parametrize(
@@ -438,15 +431,21 @@ async def test_vectors_kept_as_bytes_are_made_again_too(role_dsn: str, damage: s
     async with PostgresMemoryStore(role_dsn, embeddings=EMBEDDINGS) as store:
         await _filled(store)
         assert not store._kind.is_vector
-        before = await _all_vectors(store)
-        await run(role_dsn, damage)
-        assert not await store.verify()
 
-        assert await store.verify(repair=True)
+        await _check_repaired(store, role_dsn, damage)
 
-        assert await store.catch_up() == 0
-        assert await _all_vectors(store) == before
-        assert await store.verify()
+
+async def _check_repaired(store: PostgresMemoryStore, dsn: str, damage: str) -> None:
+    """Do the damage, and see that it is found and all vectors are as before."""
+    before = await _all_vectors(store)
+    await run(dsn, damage)
+    assert not await store.verify()
+
+    assert await store.verify(repair=True)
+
+    assert await store.catch_up() == 0
+    assert await _all_vectors(store) == before
+    assert await store.verify()
 
 
 @pytest.mark.parametrize(

@@ -188,8 +188,9 @@ def _offered(context: "Context", recalled: "RecallResult", limit: int) -> list[D
     What the conversation shows itself wants none. What does not answer has none.
     """
     said = {item.id for item in context._items}  # noqa: SLF001 - what it holds, by id
-    hits = [hit for hit in for_prompt(recalled) if hit.item.id not in said][:limit]
-    known = said.union(hit.item.id for hit in for_prompt(recalled))
+    answers = for_prompt(recalled)
+    hits = [hit for hit in answers if hit.item.id not in said][:limit]
+    known = said.union(hit.item.id for hit in answers)
     others = [hit for hit in recalled if hit.item.id not in known][:limit]
     lost = {each.id: each.reason for each in context.dropped if each.section == "memories"}
     states = [(hit, lost.get(hit.item.id, "shown")) for hit in hits]
