@@ -90,6 +90,9 @@ async def test_a_forgotten_await_is_named(store: Any) -> None:
         (lambda: PostgresMemoryStore(statement_cache_size=-1), "statement_cache_size"),
         (lambda: PostgresMemoryStore("postgresql://h/db?max_size=0"), "max_size"),
         (lambda: PostgresMemoryStore("postgresql://h/db?max_size=many"), "max_size"),
+        (lambda: PostgresMemoryStore("postgresql://h/db?max_size=1001"), "not 1001.*pgbouncer"),
+        (lambda: PostgresMemoryStore(max_size=10**9), "max_size.*not 1000000000.*pgbouncer"),
+        (lambda: PostgresMemoryStore(max_size=2.5), "max_size.*not 2.5"),  # type: ignore[arg-type]
         (lambda: PostgresMemoryStore("postgresql://x/y", pool=object()), "not both"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "PostgresOptions",
     "ReplicaSees",
     "check_partitions",
+    "check_size",
     "import_asyncpg",
     "is_answer",
     "pool_sizes",
@@ -41,6 +42,9 @@ _OWN = (
     "partitions",
 )
 _MAX_PARTITIONS = 256
+# asyncpg makes an object for each connection that a pool may have, before the first is opened. And
+# no server has that many for one process: it allows 100 in all, unless it was configured otherwise.
+_MAX_SIZE = 1000
 
 ReplicaSees = Literal["own", "all"]
 """Whose writes a replica must have: this process's own, or everybody's who was acknowledged."""
@@ -208,8 +212,6 @@ def read_options(dsn: str) -> PostgresOptions:
     if cache is not None and not cache.isdecimal():
         raise ValueError(f"`statement_cache_size` must be a number from 0 on, not `{cache}`")
     size = own.get("max_size")
-    if size is not None and not (size.isdecimal() and int(size)):
-        raise ValueError(f"`max_size` must be a number of connections from 1 on, not `{size}`")
     cut = own.get("partitions")
     return PostgresOptions(
         plain,
@@ -217,8 +219,18 @@ def read_options(dsn: str) -> PostgresOptions:
         _seconds(own.get("replica_wait", "1")),
         cast("ReplicaSees", sees),
         None if cache is None else int(cache),
-        None if size is None else int(size),
-        None if cut is None else check_partitions(int(cut) if cut.isdecimal() else cut),
+        None if size is None else check_size(_whole_number(size)),
+        None if cut is None else check_partitions(_whole_number(cut)),
+    )
+
+
+def check_size(number: object) -> int:
+    """Return *number* if a pool may have so many connections; else `ValueError`."""
+    if type(number) is int and 1 <= number <= _MAX_SIZE:
+        return number
+    raise ValueError(
+        f"`max_size`, the connections of one process, must be from 1 to {_MAX_SIZE}, not "
+        f"{number!r}; if more calls wait, run several processes behind pgbouncer"
     )
 
 
@@ -227,6 +239,11 @@ def check_partitions(number: object) -> int:
     if type(number) is int and 1 <= number <= _MAX_PARTITIONS:
         return number
     raise ValueError(f"`partitions` must be from 1 to {_MAX_PARTITIONS}, not {number!r}")
+
+
+def _whole_number(text: str) -> int | str:
+    """Return the number that *text* is; *text* itself if it is none."""
+    return int(text) if text.isdecimal() else text
 
 
 def _host(text: str) -> str:

@@ -16,7 +16,12 @@ from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver, outcome
 from orbiter.memory.backends.postgres.erase import Scrubbing
-from orbiter.memory.backends.postgres.pool import check_partitions, is_answer, read_options
+from orbiter.memory.backends.postgres.pool import (
+    check_partitions,
+    check_size,
+    is_answer,
+    read_options,
+)
 from orbiter.memory.backends.postgres.recall import PostgresRecall
 from orbiter.memory.backends.postgres.replicas import Replicas
 from orbiter.memory.backends.postgres.setup import set_up
@@ -90,12 +95,11 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         if pool is not None and dsn != _DEFAULT:
             raise ValueError("give a `dsn` or a `pool`, not both")
         options = read_options(dsn)
-        max_size = options.max_size or max_size
+        max_size = check_size(options.max_size or max_size)
         check_positive(
             connect_timeout=connect_timeout,
             acquire_timeout=acquire_timeout,
             statement_timeout=statement_timeout,
-            max_size=max_size,
         )
         if not 0 <= min_size <= max_size:
             raise ValueError(f"`min_size` must be from 0 to `max_size`, not {min_size}")
