@@ -13,7 +13,7 @@ import pytest
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory, ShortTermMemory
-from orbiter.memory.auth import LOCAL, KeyFile, Role, key_file_for
+from orbiter.memory.auth import LOCAL, KeyFile, Role, key_file, key_file_for
 from orbiter.memory.backends import registry
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
@@ -170,6 +170,47 @@ def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links of POSIX")
+def test_a_lock_that_cannot_be_given_away_is_closed_and_removed(
+    keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    def refuse(handle: int, *_: object) -> None:
+        opened.append(handle)
+        raise PermissionError("a container without CAP_CHOWN")
+
+    with monkeypatch.context() as root:
+        root.setattr(os, "geteuid", lambda: 0)
+        root.setattr(os, "fchown", refuse)
+        with pytest.raises(StorageError, match="CAP_CHOWN"):
+            keys.create(scope=ANN, role="write")
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+    assert list(keys.path.parent.iterdir()) == []  # a service could not open root's lock
+    keys.create(scope=ANN, role="write")
+
+
+def test_a_lock_that_was_removed_is_waited_for_no_more(
+    keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys.create(scope=ANN, role="write")
+    lock = Path(f"{keys.path}.lock")
+    inodes: list[int] = []
+
+    def take(handle: int) -> None:
+        inodes.append(os.fstat(handle).st_ino)
+        if len(inodes) == 1:
+            lock.rename(f"{lock}.old")  # else its inode could come again at once
+            lock.touch(0o600)
+
+    monkeypatch.setattr(key_file, "_lock", take)
+    keys.create(scope=ANN, role="write")
+
+    assert len(inodes) == 2
+    assert inodes[1] == lock.stat().st_ino
+
+
 def test_a_key_revoked_through_a_link_opens_nothing(keys: KeyFile, tmp_path: Path) -> None:
     link = tmp_path / "link.json"
     link.symlink_to(keys.path.name)

@@ -209,18 +209,12 @@ class KeyFile:
         the key in the one that a server reads.
         """
         place = Path(os.path.realpath(self._path))
-        flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                lock = os.open(f"{place}.lock", flags | os.O_CREAT | os.O_EXCL, 0o600)
-                _give_away(lock, place.parent)
-            except FileExistsError:
-                lock = os.open(f"{place}.lock", flags | os.O_CREAT, 0o600)
+            lock = _take_lock(Path(f"{place}.lock"))
         except OSError as exc:
             raise StorageError(f"the keys in `{self._path}` cannot be changed: {exc}") from exc
         try:
-            _lock(lock)
             yield place, self._read()
         finally:
             os.close(lock)  # which unlocks it
@@ -333,6 +327,37 @@ def key_file_for(url: str) -> Path:
     digest = hashlib.sha256(which.encode()).hexdigest()[:16]
     kind = which.partition("://")[0]
     return user_data_path("orbiter-memory", appauthor=False) / f"{kind}-{digest}.keys.json"
+
+
+def _take_lock(path: Path) -> int:
+    """Return a handle of the file at *path*, which nobody else has locked until it is closed."""
+    while True:
+        handle = _open_lock(path)
+        try:
+            _lock(handle)
+            if os.fstat(handle).st_ino == path.stat().st_ino:
+                return handle
+        except FileNotFoundError:  # removed by whoever could not give it away
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _open_lock(path: Path) -> int:
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags | os.O_CREAT, 0o600)
+    try:
+        _give_away(handle, path.parent)
+    except BaseException:
+        os.close(handle)
+        path.unlink(missing_ok=True)  # root's: the service could never open it
+        raise
+    return handle
 
 
 def _lock(handle: int) -> None:
