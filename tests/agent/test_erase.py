@@ -19,7 +19,7 @@ from orbiter.memory.agent._erase import erase
 from orbiter.memory.agent.interface import ScopeSession
 from orbiter.memory.embeddings import CachedEmbeddings
 from orbiter.memory.errors import EmptyFilterError, QueryError
-from orbiter.memory.model.activity_keys import activity_name
+from orbiter.memory.model.episode import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire.result_codecs import ERASURE

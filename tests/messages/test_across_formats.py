@@ -57,8 +57,25 @@ def test_what_only_one_provider_understands_is_not_sent_to_another(
 
     sent = json.dumps(to_messages(items, target).messages)
 
-    private = ("signature", "Signature", "encrypted", "iVBOR", "Two cities", "example.org")
+    private = ("signature", "Signature", "encrypted", "Two cities", "example.org/weather")
     assert [word for word in private if word in sent] == []
+
+
+@pytest.mark.parametrize("target", [format for format in FORMATS if format != "anthropic"])
+def test_a_turn_of_nothing_that_another_provider_understands_is_not_sent(target: Format) -> None:
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+    messages = [
+        {"role": "user", "content": "Look it up."},
+        {"role": "assistant", "content": [search]},
+        {"role": "user", "content": "And?"},
+    ]
+
+    written = to_messages(from_messages(messages, "anthropic"), target).messages
+
+    assert validate(written, target) == []
+    roles = [message["role"] for message in written]
+    assert set(roles) == {"user"}
+    assert to_messages(from_messages(messages, "anthropic"), "anthropic").messages == messages
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

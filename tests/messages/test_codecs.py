@@ -9,7 +9,7 @@ import pytest
 from tests.messages import _samples
 from tests.messages._conversations import CONVERSATIONS, IDS
 
-from orbiter.memory.messages import FORMATS, Format, codec_for, codecs, format_of
+from orbiter.memory.messages import FORMATS, Format, _parts, codec_for, codecs, format_of
 from orbiter.memory.messages.codec import Codec
 from orbiter.memory.server.api.openapi import document
 from orbiter.memory.testing import histories
@@ -44,9 +44,9 @@ def test_no_other_file_lists_the_formats() -> None:
     assert sorted(listing) == [
         "src/orbiter/memory/integrations/_client_answers.py",  # how each streams an answer
         "src/orbiter/memory/integrations/_client_turn.py",  # how each official client is called
+        "src/orbiter/memory/messages/_parts.py",  # how each shows a picture or a file
         "src/orbiter/memory/messages/codec.py",
         "src/orbiter/memory/messages/convert.py",
-        "src/orbiter/memory/messages/frameworks.py",  # which of them says most of a message
         "src/orbiter/memory/testing/histories.py",
     ]
 
@@ -63,11 +63,13 @@ TABLES: dict[str, Mapping[Format, object]] = {
     "a result without an id": _samples.RESULTS_WITHOUT_IDS,
     "messages that cannot be read": _samples.UNREADABLE,
     "a conversation": CONVERSATIONS,
+    "how a picture is read": _parts._READERS,
+    "how a picture is written": _parts._WRITERS,
 }
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_there_is_a_sample_in_every_format(what: str) -> None:
+def test_a_table_has_every_format(what: str) -> None:
     assert tuple(TABLES[what]) == FORMATS
 
 

@@ -25,7 +25,7 @@ from orbiter.memory.backends.redis.items import RedisItems
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
-from orbiter.memory.model.activity_keys import activity_name
+from orbiter.memory.model.episode import activity_name
 from orbiter.memory.model.records import MAX_VERSIONS, PastVersion, Record
 from orbiter.memory.transfer import export_records, import_records, migrate
 

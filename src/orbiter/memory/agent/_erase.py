@@ -18,7 +18,7 @@ from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.agent.summaries import summaries_of
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
-from orbiter.memory.model.activity_keys import OURS, activity_name, part_of
+from orbiter.memory.model.episode import OURS, activity_name, part_of
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, index_texts
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.reports import Erasure

@@ -24,7 +24,7 @@ from orbiter.memory.agent.keywords import (
 )
 from orbiter.memory.agent.runtime import counting_store, keeps_versions
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.activity_keys import activity_name
+from orbiter.memory.model.episode import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size, require_text

@@ -99,7 +99,7 @@ def _parts(item: MemoryItem) -> list[Message]:
     raw = sound(kept(item, "gemini", list), partial(_fault, role=role))
     # A response is an item of its own, also in a user's turn.
     raw = [part for part in raw if _response(part) is None]
-    raw = with_text(raw, item.content, {"text": item.content}, _text_part, before=_is_call)
+    raw = with_text(raw, item.content, {"text": item.content}, text_part, before=_is_call)
     calls = calls_of(item)
     if [_said(part) for part in raw if _is_call(part)] == [
         (call_name(call), call_input(call)) for call in calls
@@ -176,7 +176,7 @@ def _with_native(
     kind: type[_Item], parts: list[Message], index: int, metadata: MemoryMetadata, **fields: Any
 ) -> _Item:
     """Make an item that keeps *parts* if they could not be written again without."""
-    fields |= {"content": joined_text(parts, _text_part), "metadata": metadata}
+    fields |= {"content": joined_text(parts, text_part), "metadata": metadata}
     item = build(kind, index, **fields)
     return item if _parts(item) == parts else build(kind, index, native={"gemini": parts}, **fields)
 
@@ -215,7 +215,8 @@ def _legal(name: object) -> str:
     return legal_name(name, extra=_NAME)
 
 
-def _text_part(part: Mapping[str, Any]) -> str | None:
+def text_part(part: Mapping[str, Any]) -> str | None:
+    """Return the text of a part that says something; a thought says nothing."""
     text = part.get("text")
     return text if isinstance(text, str) and not part.get("thought") else None
 

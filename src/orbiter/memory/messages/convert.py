@@ -2,8 +2,9 @@
 
 Pure functions. What `to_messages` returns is always legal: incomplete tool groups are left out or
 completed, results stand behind their calls, ids and names are ones the provider accepts. What a
-message holds beyond text and tool calls comes back untouched in the same format; what an item's
-`native` holds that no message of its kind can is left out.
+message holds beyond text and tool calls comes back untouched in the same format. Pictures and files
+are sent in every format that has a form for them; what an item's `native` holds that no message of
+its kind can is left out.
 """
 
 import json
@@ -22,6 +23,7 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages._parts import translated
 from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
 from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
 from orbiter.memory.model.display import Sheet, TableList
@@ -135,10 +137,21 @@ def to_messages(
     codec = codec_for(format)
     walk = walk_units(newest_first(items), open_group)
     units = [_with_one_head(unit) for _, unit in walk][::-1]
+    units = [
+        [translated(item, format) for item in unit]
+        for unit in units
+        if not _says_nothing(unit[0], format)
+    ]
     system = ""
     if codec.SYSTEM_OUTSIDE:
         system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
     return ProviderMessages(format, codec.encode(units), system)
+
+
+def _says_nothing(item: MemoryItem, format: Format) -> bool:
+    """Tell whether a turn of the model held only what another provider does, such as a search."""
+    is_foreign = bool(item.native) and format not in item.native
+    return is_foreign and isinstance(item, AIMemory) and not (item.content or item.tool_calls)
 
 
 def _with_one_head(unit: Unit) -> Unit:

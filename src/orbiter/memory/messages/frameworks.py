@@ -5,26 +5,17 @@ of its own, results stand behind their calls. What an item kept of its message (
 thoughts) is written where the other side has a form for it, and left out elsewhere.
 """
 
-import base64
-import binascii
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
-from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
-from orbiter.memory.messages._common import (
-    DOCUMENTS,
-    OPENING,
-    WireIds,
-    legal_name,
-    objects_in,
-    type_of,
-)
-from orbiter.memory.messages.codec import Codec, Message
+from orbiter.memory.messages._common import DOCUMENTS, OPENING, WireIds, legal_name
+from orbiter.memory.messages._parts import Part, data_of, parts_of
+from orbiter.memory.messages.codec import Message
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
@@ -35,31 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["to_bedrock", "to_langchain", "to_pydantic_ai"]
 
 _ID, _MAX_ID = r"[A-Za-z0-9_-]", 40  # what all providers behind a framework take
-_DATA = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.+)", re.DOTALL)
-_CODECS: Mapping[str, Codec] = {
-    "anthropic": _anthropic,
-    "openai-responses": _openai_responses,
-    "gemini": _gemini,
-    "openai": _openai_chat,
-}
-"""Whose form of a message says most, the first that an item kept; else the last."""
-_OF_TOOLS = ("tool_use", "tool_result", "tool_call", "function_call", "function_call_output")
-"""Blocks that are never taken over: calls and results are written from the items."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One thing that a message holds: a text, a picture, a file, a thought."""
-
-    text: str = ""
-    kind: str = "text"
-    media: str = ""
-    data: str = ""
-    """A picture or a file in base64, a thought's signature, or a hidden thought."""
-    name: str = ""
-    """What a file is called."""
-    block: Message | None = None
-    """The block of a file, or one that only one provider knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,135 +76,10 @@ def _speech(unit: Unit, ids: WireIds) -> Speech | None:
         if isinstance(item, ToolMemory)
     ]
     role = role_of(unit[0])
-    parts = [part for head in heads for part in _parts(head)]
+    parts = [part for head in heads for part in parts_of(head)]
     if role not in ("system", "human", "ai") or not (parts or calls):
         return None
     return Speech(role, parts, list(calls.values()), results)
-
-
-def _parts(item: MemoryItem) -> list[Part]:
-    """Return what a message holds beside its calls, as its codec writes it."""
-    if role_of(item) == "system":
-        return [Part(item.content)] if item.content.strip() else []
-    format = next((name for name in _CODECS if name in item.native), "openai")
-    written = _CODECS[format].encode([[item]])
-    if role_of(item) == "ai" and len(written) > 1 and _is_opening(written[0]):
-        written = written[1:]
-    parts = [part for message in written for part in _READERS[format](message)]
-    return [part for part in parts if part.kind != "text" or part.text.strip()]
-
-
-def _is_opening(message: Message) -> bool:
-    """Tell whether a codec has put a user's message before one of the model."""
-    texts = [part.get("text") for part in objects_in(message.get("parts"))]
-    return OPENING in (message.get("content"), *texts)
-
-
-def _of_openai(message: Message) -> Iterable[Part]:
-    if isinstance(thought := message.get("reasoning_content"), str) and thought:
-        yield Part(thought, "thought")
-    content = message.get("content")
-    if isinstance(content, str):
-        yield Part(content)
-    for block in objects_in(content):
-        if type_of(block) not in _OF_TOOLS:
-            yield _of_block(block)
-
-
-def _of_anthropic(message: Message) -> Iterable[Part]:
-    content = message.get("content")
-    if isinstance(content, str):
-        yield Part(content)
-    for block in objects_in(content):
-        if type_of(block) not in _OF_TOOLS:
-            yield _of_block(block)
-
-
-def _of_responses(entry: Message) -> Iterable[Part]:
-    if type_of(entry) == "reasoning":
-        yield Part(kind="block", block=entry)
-    elif type_of(entry) in ("", "message"):
-        yield from _of_openai(entry)
-
-
-def _of_gemini(content: Message) -> Iterable[Part]:
-    for part in objects_in(content.get("parts")):
-        held = part.get("inlineData", part.get("inline_data"))
-        if isinstance(part.get("text"), str):
-            yield Part(part["text"], "thought" if part.get("thought") else "text")
-        elif isinstance(held, Mapping):
-            media = str(held.get("mimeType", held.get("mime_type")))
-            kind = "image" if media.startswith("image/") else "file"
-            name = str(held.get("displayName", held.get("display_name", "")))
-            yield Part(kind=kind, media=media, data=str(held.get("data")), name=name)
-        elif isinstance(there := part.get("fileData", part.get("file_data")), Mapping):
-            media = str(there.get("mimeType", there.get("mime_type", "")))
-            url = str(there.get("fileUri", there.get("file_uri", "")))
-            yield Part(url, "url" if media.startswith("image/") else "file url", media=media)
-
-
-def _of_block(block: Message) -> Part:
-    """Return a block of OpenAI's or Anthropic's message."""
-    kind = type_of(block)
-    if kind in ("text", "input_text", "output_text", "refusal"):
-        return Part(str(block.get("text", block.get("refusal", ""))))
-    if kind == "thinking":
-        return Part(str(block.get("thinking", "")), "thought", data=str(block.get("signature", "")))
-    if kind == "redacted_thinking":
-        return Part(kind="hidden thought", data=str(block.get("data", "")))
-    return _of_picture(block) or _of_file(block) or Part(kind="block", block=block)
-
-
-def _of_file(block: Message) -> Part | None:
-    """Return a document; `None` for one that only its provider has, under an id."""
-    kind, source, held = type_of(block), block.get("source"), block.get("file")
-    if kind == "document" and isinstance(source, Mapping):
-        name, url = str(block.get("title") or ""), source.get("url")
-        media, data = str(source.get("media_type") or "text/plain"), source.get("data")
-        if source.get("type") == "text":
-            data = base64.b64encode(str(data).encode()).decode()
-        is_held = source.get("type") in ("text", "base64")
-    elif kind in ("file", "input_file"):
-        holder = held if isinstance(held, Mapping) else block
-        name, url = str(holder.get("filename") or ""), holder.get("file_url")
-        whole = _DATA.fullmatch(str(holder.get("file_data")))
-        media, data = (whole["media"], whole["data"]) if whole else ("", "")
-        is_held = whole is not None
-    else:
-        return None
-    if is_held:
-        return Part(kind="file", media=media, data=str(data), name=name, block=block)
-    return Part(str(url), "file url", name=name, block=block) if url else None
-
-
-def _of_picture(block: Message) -> Part | None:
-    url, source = block.get("image_url"), block.get("source")
-    if type_of(block) in ("image_url", "input_image"):
-        address = str(url.get("url") if isinstance(url, Mapping) else url)
-        if whole := _DATA.fullmatch(address):
-            return Part(kind="image", media=whole["media"], data=whole["data"])
-        return Part(address, "url")
-    if type_of(block) != "image" or not isinstance(source, Mapping):
-        return None
-    if source.get("type") == "base64":
-        media, data = source.get("media_type"), source.get("data")
-        return Part(kind="image", media=str(media), data=str(data))
-    return Part(str(source["url"]), "url", block=block) if source.get("url") else None
-
-
-_READERS = {
-    "anthropic": _of_anthropic,
-    "openai-responses": _of_responses,
-    "gemini": _of_gemini,
-    "openai": _of_openai,
-}
-
-
-def _bytes(data: str) -> bytes | None:
-    try:
-        return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
 
 
 # Bedrock
@@ -296,7 +137,7 @@ def _bedrock(part: Part) -> Message | None:
     if part.kind == "thought" and part.data:
         said = {"text": part.text, "signature": part.data}
         return {"reasoningContent": {"reasoningText": said}}
-    data = _bytes(part.data)
+    data = data_of(part.data)
     if part.kind == "hidden thought" and data is not None:
         return {"reasoningContent": {"redactedContent": data}}
     if part.kind == "image" and data is not None:
@@ -325,7 +166,7 @@ def _bedrock_document(part: Part) -> Message | None:
     form = next((form for form, media in DOCUMENTS.items() if media == kind), None)
     if place and form:
         return {"format": form, "source": {"s3Location": place}}
-    data = _bytes(part.data) if part.kind == "file" and form is not None else None
+    data = data_of(part.data) if part.kind == "file" and form is not None else None
     if not data:
         return None
     block = part.block or {}
@@ -457,7 +298,7 @@ def _prompt(kinds: Any, part: Part) -> Any:
     if part.kind == "file url":
         media = {"media_type": part.media} if part.media else {}
         return kinds.DocumentUrl(url=part.text, **media)
-    data = _bytes(part.data)
+    data = data_of(part.data)
     if part.kind in ("image", "file") and data:
         named = {"identifier": part.name} if part.name else {}
         return kinds.BinaryContent(data=data, media_type=part.media, **named)

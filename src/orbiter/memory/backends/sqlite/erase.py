@@ -24,7 +24,7 @@ from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends.sqlite.idle_tasks import start_over
 from orbiter.memory.backends.sqlite.trigram_index import merge_some
 from orbiter.memory.errors import MemoryTimeoutError, StorageError
-from orbiter.memory.model import activity_keys
+from orbiter.memory.model import episode
 from orbiter.memory.model.reports import Erasure
 
 __all__ = [
@@ -125,8 +125,8 @@ def remove(target: ErasureTarget, span: Span | None) -> Steps[Erasure]:
 def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:
     """Return the condition that a row is recent activity of a scope, and what it binds."""
     return "(agent_id GLOB ?1 OR agent_id = ?2)", [
-        activity_keys.pattern_of(wanted),
-        activity_keys.own_name(wanted),
+        episode.pattern_of(wanted),
+        episode.own_name(wanted),
     ]
 
 
