@@ -1,5 +1,7 @@
 """The graph: names and rare words that memories share, to walk from one to the next."""
 
+import random
+
 import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
@@ -48,6 +50,26 @@ def test_many_memories_make_a_bounded_picture_that_is_always_the_same() -> None:
     assert (nodes, edges) == graph_page._picture(graph_of(items), None)
     assert all(0 < node.x < 900 and 0 < node.y < 560 for node in nodes)
     assert len({(node.x, node.y) for node in nodes}) == len(nodes)
+
+
+@pytest.mark.parametrize("size", [graph_page.WIDE, graph_page.NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("seed", range(12))
+def test_no_term_lies_upon_another_or_its_label(size: graph_page.Size, seed: int) -> None:
+    dice = random.Random(seed)
+    words = ["".join(dice.choices("aeiourstln", k=dice.randint(4, 11))) for _ in range(60)]
+    texts = [" ".join(dice.sample(words, 2)) for _ in range(200)]
+
+    nodes, _ = graph_page._picture(
+        graph_of([MemoryItem(content=text) for text in texts]), None, size
+    )
+
+    boxes = [graph_page._box(node, size) for node in nodes]
+    assert len(nodes) == size.terms
+    for at, (left, top, right, bottom) in enumerate(boxes):
+        assert left >= 0 and top >= 0 and right <= size.width and bottom <= size.height
+        for other in boxes[at + 1 :]:
+            is_beside = right <= other[0] + 2 or other[2] <= left + 2
+            assert is_beside or bottom <= other[1] + 2 or other[3] <= top + 2
 
 
 @pytest.mark.parametrize("word", ["without", "instead", "during", "something", "usually"])

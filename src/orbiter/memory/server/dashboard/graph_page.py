@@ -142,12 +142,16 @@ class Size:
     ring: tuple[int, int]
     stretch: float
     """How much more room a label needs beside a term than below it."""
+    letter: float
+    """How wide a letter of a label is, in the largest type that the style sheet sets."""
     is_below: bool = False
     """Whether labels stand below their terms, as there is no room beside them."""
 
 
-WIDE = Size(900, 560, terms=28, around=14, margin=150, ring=(265, 215), stretch=2.4)
-NARROW = Size(360, 440, terms=14, around=8, margin=48, ring=(128, 160), stretch=1.6, is_below=True)
+WIDE = Size(900, 560, terms=28, around=14, margin=150, ring=(265, 215), stretch=2.4, letter=10.5)
+NARROW = Size(
+    360, 440, terms=14, around=8, margin=48, ring=(128, 160), stretch=1.6, letter=7.5, is_below=True
+)
 """For phones and narrow columns: nothing of it is cut, and its middle is in the middle."""
 
 
@@ -309,11 +313,7 @@ def _picture(made: Graph, term: Term | None, size: Size = WIDE) -> tuple[list[No
         places = []
     shared = _shared(chosen)
     places = places or _spread(len(chosen), shared, size)
-    largest = max((len(each.items) for each in chosen), default=1)
-    nodes = [
-        _node(each, x, y, largest, size, is_middle=term is not None and each is term)
-        for each, (x, y) in zip(chosen, places, strict=True)
-    ]
+    nodes = _apart(chosen, places, size, has_middle=term is not None)
     edges = [
         Edge(nodes[a].x, nodes[a].y, nodes[b].x, nodes[b].y, count)
         for (a, b), count in sorted(shared.items())
@@ -321,19 +321,78 @@ def _picture(made: Graph, term: Term | None, size: Size = WIDE) -> tuple[list[No
     return nodes, edges
 
 
-def _node(term: Term, x: float, y: float, largest: int, size: Size, *, is_middle: bool) -> Node:
+def _apart(
+    terms: Sequence[Term], places: Sequence[tuple[float, float]], size: Size, *, has_middle: bool
+) -> list[Node]:
+    """Return the terms at their *places*, moved until none lies upon another or its label."""
+    largest = max((len(each.items) for each in terms), default=1)
+    at = [list(place) for place in places]
+    middle = size.width / 2 - 1
+    lefts = [x < middle and not (has_middle and n == 0) for n, (x, _) in enumerate(places)]
+
+    def nodes() -> list[Node]:
+        return [
+            _node(each, x, y, largest, size, is_left=lefts[n], is_middle=has_middle and n == 0)
+            for n, (each, (x, y)) in enumerate(zip(terms, at, strict=True))
+        ]
+
+    for _ in range(_TURNS):
+        boxes = [_box(node, size) for node in nodes()]
+        pushes = [
+            [
+                max(-left, 0.0) - max(right - size.width, 0.0),
+                max(-top, 0.0) - max(bottom - size.height, 0.0),
+            ]
+            for left, top, right, bottom in boxes
+        ]
+        for a, one in enumerate(boxes):
+            for b in range(a + 1, len(boxes)):
+                other = boxes[b]
+                wide = min(one[2], other[2]) - max(one[0], other[0])
+                high = min(one[3], other[3]) - max(one[1], other[1])
+                if wide <= 0 or high <= 0:
+                    continue
+                axis, far = (0, wide) if wide < high else (1, high)
+                is_after = (one[axis] + one[axis + 2], a) > (other[axis] + other[axis + 2], b)
+                step = (far / 2 + 1) * (1 if is_after else -1)
+                pushes[a][axis] += step
+                pushes[b][axis] -= step
+        if not any(any(push) for push in pushes):
+            break
+        for n, push in enumerate(pushes):
+            if not (has_middle and n == 0):
+                at[n] = [at[n][0] + push[0], at[n][1] + push[1]]
+    return nodes()
+
+
+def _node(
+    term: Term, x: float, y: float, largest: int, size: Size, *, is_left: bool, is_middle: bool
+) -> Node:
     radius = 6 + round(12 * (len(term.items) / largest) ** 0.5) + (4 if is_middle else 0)
     most = 12 if size.is_below else 20
     label = term.label if len(term.label) <= most else f"{term.label[: most - 1]}…"
     if size.is_below:
         anchor, at, below = "middle", round(x), round(y) + radius + 15
     else:
-        is_left = x < size.width / 2 - 1 and not is_middle
         anchor = "end" if is_left else "start"
         at = round(x) - radius - 5 if is_left else round(x) + radius + 5
         below = round(y) + 5
     count = len(term.items)
     return Node(term.key, label, term.is_name, count, round(x), round(y), radius, anchor, at, below)
+
+
+def _box(node: Node, size: Size) -> tuple[float, float, float, float]:
+    """Return what a term and its label cover: left, top, right and bottom."""
+    wide = len(node.label) * size.letter
+    left = {"middle": node.label_x - wide / 2, "end": node.label_x - wide}.get(
+        node.anchor, node.label_x
+    )
+    return (
+        min(node.x - node.r, left) - 2,
+        min(node.y - node.r, node.label_y - 17) - 1,
+        max(node.x + node.r, left + wide) + 2,
+        max(node.y + node.r, node.label_y + 6) + 1,
+    )
 
 
 def _shared(terms: Sequence[Term]) -> dict[tuple[int, int], int]:
