@@ -203,3 +203,58 @@ async def test_the_map_is_what_its_address_says_and_does_not_mind_to_be_hidden(
     await expect(page.get_by_label("Find on the map")).to_have_value("key")
     await page.get_by_role("button", name="Fit").click()
     await page.wait_for_url("**/map?user_id=alice&by=tag&find=key")
+
+
+async def test_on_a_phone_answers_come_before_what_happens_live(site: str, look: Look) -> None:
+    visit = await look(f"{site}/memories?q=peanuts", phone=True)
+
+    answers = await visit.page.locator("#results").bounding_box()
+    live = await visit.page.locator(".home-live").bounding_box()
+
+    assert answers is not None
+    assert live is not None
+    assert answers["y"] < live["y"]
+
+
+async def test_the_name_of_a_user_is_whole_where_there_is_room(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    name = "a-user-with-a-rather-long-identifier-0123456789"
+    await memory.scope(user_id=name).remember("Here I am")
+    visit = await look(f"{site}/users?starts_with=a-user")
+
+    cut = await visit.page.locator(".user .clip1").first.evaluate(
+        "(each) => each.scrollWidth > each.clientWidth"
+    )
+
+    assert not cut
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+async def test_no_label_of_the_graph_lies_upon_another(
+    site: str, look: Look, memory: AgentMemory, width: int
+) -> None:
+    mine = memory.scope(user_id="graph")
+    said = ["design review", "standing desk", "desk lamp", "night train Vienna", "Alice train"]
+    said += ["Mia Leo Lisbon", "Mia allergic", "Leo euros", "euros hotels", "Coimbra", "staging"]
+    said += ["export memory killed", "memory export GB", "killed GB", "kestrel", "ukulele"]
+    await mine.remember_many([f"some {words} {n}" for n in range(2) for words in said])
+    visit = await look(f"{site}/graph?user_id=graph")
+    await visit.page.set_viewport_size({"width": width, "height": 900})
+
+    overlaps = await visit.page.evaluate(_OVERLAPS)
+
+    assert overlaps == []
+
+
+_OVERLAPS = """() => {
+  const svg = [...document.querySelectorAll("svg.graph")].find((each) => each.checkVisibility());
+  const parts = [...svg.querySelectorAll("a > circle, a > text")].map((each) => {
+    const { left, right, top, bottom } = each.getBoundingClientRect();
+    return { of: each.parentNode, left, right, top, bottom };
+  });
+  const meet = (a, b) => a.of !== b.of && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
+  return parts.flatMap((a, n) => parts.slice(n + 1).filter((b) => meet(a, b))
+    .map((b) => `${a.of.textContent.trim()} / ${b.of.textContent.trim()}`));
+}"""

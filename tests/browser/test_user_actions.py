@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
@@ -396,3 +396,62 @@ async def _topmost(page: Page) -> tuple[float, float]:
         }"""
     )
     return x, y
+
+
+async def test_a_file_of_another_user_is_copied_for_one_who_names_its_owner(
+    site: str, look: Look, memory: AgentMemory, tmp_path: Path
+) -> None:
+    await memory.scope(user_id="olga").remember("Olga's boat is called Petrel")
+    file = tmp_path / "olga.jsonl"
+    await export_file(memory.scope(user_id="olga"), file)
+    visit = await look(f"{site}/data")
+    page = visit.page
+
+    await page.set_input_files("#i-file", file)
+    await page.locator("#import").get_by_label("User", exact=True).fill("oskar")
+    await page.get_by_label("Owner in the file").fill("olga")
+    await page.get_by_role("button", name="Import").click()
+
+    await expect(page.locator('[data-count="stored"]')).to_have_text("1")
+    [copied] = await memory.scope(user_id="oskar").list()
+    assert copied.content == "Olga's boat is called Petrel"
+    await visit.check()
+
+
+async def test_a_new_memory_is_saved_by_keys_from_each_of_its_fields(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    visit = await look(f"{site}/memories")
+    page = visit.page
+
+    for field in ("#add-tags", "#add-user", "#add-content"):
+        await page.get_by_role("button", name="Add a memory").click()
+        await page.locator("#add-content").fill(f"Saved from {field}")
+        await page.locator("#add-user").fill("petra")
+        await page.locator(field).focus()
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator("#results")).to_contain_text(f"Saved from {field}")
+
+    assert (await memory.scope(user_id="petra").stats()).items == 3
+
+
+async def test_the_playground_shows_the_newest_message(site: str, look: Look) -> None:
+    visit = await look(f"{site}/playground?user_id=alice&chat=long-talk")
+    page = visit.page
+    newest = page.locator(".play-chat .turn").last
+
+    for number in range(6):
+        await page.locator("#message").fill(f"Who is allergic to peanuts, and who is not? {number}")
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator(".play-chat .turn")).to_have_count(2 * number + 2)
+    assert await _is_within(page, ".play-chat .talk", newest)
+
+    await visit.go("/playground?user_id=alice&chat=long-talk")
+    assert await _is_within(page, ".play-chat .talk", newest)
+
+
+async def _is_within(page: Page, selector: str, inner: Locator) -> bool:
+    outer_box, inner_box = await page.locator(selector).bounding_box(), await inner.bounding_box()
+    assert outer_box is not None
+    assert inner_box is not None
+    return inner_box["y"] + inner_box["height"] <= outer_box["y"] + outer_box["height"] + 1

@@ -66,7 +66,7 @@ def test_no_term_lies_upon_another_or_its_label(size: graph_page.Size, seed: int
     boxes = [graph_page._box(node, size) for node in nodes]
     assert len(nodes) == size.terms
     for at, (left, top, right, bottom) in enumerate(boxes):
-        assert left >= 0 and top >= 0 and right <= size.width and bottom <= size.height
+        assert min(left, top, size.width - right, size.height - bottom) >= 0
         for other in boxes[at + 1 :]:
             is_beside = right <= other[0] + 2 or other[2] <= left + 2
             assert is_beside or bottom <= other[1] + 2 or other[3] <= top + 2

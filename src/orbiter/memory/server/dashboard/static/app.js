@@ -231,9 +231,9 @@ document.addEventListener("click", async (event) => {
 // Keys: / searches, j and k walk through memories, Enter opens, g and a letter goes to a page.
 let wentBefore = 0;
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.form?.querySelector("textarea")) {
     event.preventDefault();
-    event.target.form?.requestSubmit();
+    event.target.form.requestSubmit();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey) return;

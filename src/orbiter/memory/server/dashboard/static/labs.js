@@ -1,4 +1,4 @@
-// The same memory lights up wherever it was found.
+// The labs: the same memory lights up wherever it was found, and a talk begins at its end.
 "use strict";
 
 for (const lanes of document.querySelectorAll("[data-same]")) {
@@ -12,3 +12,10 @@ for (const lanes of document.querySelectorAll("[data-same]")) {
   lanes.addEventListener("focusin", light);
   lanes.addEventListener("mouseleave", light);
 }
+
+// A conversation that scrolls begins at its end: there is the newest message.
+function toTheEnd(root = document) {
+  for (const each of root.querySelectorAll("[data-end]")) each.scrollTop = each.scrollHeight;
+}
+toTheEnd();
+document.addEventListener("htmx:afterSettle", (event) => toTheEnd(event.detail.target));
