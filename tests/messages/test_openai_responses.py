@@ -1,9 +1,12 @@
 """OpenAI Responses: what is read, and that it is written back as it was."""
 
+import json
+
 import pytest
 from tests.messages._conversations import RESPONSES
 from tests.messages._views import answered, called, rewritten, said, there_and_back
 
+from orbiter.memory.conversation.tokens import count_tokens
 from orbiter.memory.conversation.windows import complete_tool_groups
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import MemoryItem
@@ -442,3 +445,36 @@ def test_reasoning_whose_call_is_missing_is_reported() -> None:
     problems = validate([ASK, REASONING, OUTPUTS[0]], "openai-responses")
 
     assert "reasoning without the entry it led to" in [problem.reason for problem in problems]
+
+
+def test_a_screenshot_is_a_picture_and_no_text() -> None:
+    screen = "data:image/png;base64," + "iVBORw0KGgo" * 20_000
+    output = {"type": "computer_screenshot", "image_url": screen}
+    messages = [ASK, COMPUTER_CALL, {**COMPUTER_OUTPUT, "output": output}]
+
+    items = from_messages(messages, "openai-responses")
+
+    assert items[-1].content == "[image]"
+    assert count_tokens(items) < 2_000
+    assert to_messages(items, "openai-responses").messages == messages
+    there = to_messages(items, "anthropic").messages
+    (result,) = there[-1]["content"]
+    assert result["content"] == [
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": screen.partition(",")[2],
+            },
+        }
+    ]
+
+
+def test_a_screenshot_that_was_stored_as_text_is_sent_as_it_came() -> None:
+    items = from_messages([ASK, COMPUTER_CALL, COMPUTER_OUTPUT], "openai-responses")
+    items[-1].content = json.dumps(COMPUTER_OUTPUT["output"])
+
+    written = to_messages(items, "openai-responses").messages
+
+    assert written == [ASK, COMPUTER_CALL, COMPUTER_OUTPUT]

@@ -30,6 +30,8 @@ DOCUMENTS = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 """The documents that Bedrock takes, and what they are called elsewhere."""
+IMAGE = "[image]"
+"""What stands in a text for a picture."""
 OPENING = "…"
 """The user turn put before a history that begins with the model, where a provider demands one."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
+    IMAGE,
     WireIds,
     block_types,
     build,
@@ -116,7 +117,7 @@ def _group(
     turn = [entry for entry in objects_in(raw) if is_assistant(entry) and not any(faults(entry))]
     is_whole = len(turn) == len(raw) and same_calls(turn_calls(turn), calls)
     answers = {result_id(item): item for item in results}
-    outputs = {id: _kept_output(item) for id, item in answers.items()}
+    outputs = {result_id(item): _kept_output(item) for item in results}
     if not is_whole or not all(
         _is_answered_in_kind(call, answers.get(call["call_id"]), outputs.get(call["call_id"]))
         for call in filter(is_call, turn)
@@ -125,14 +126,13 @@ def _group(
         turn = [_plain_call(call) for call in calls]
     entries = _turn(turn, head.content, wire)
     kinds = {entry["call_id"]: entry["type"] for entry in filter(is_call, turn)}
-    for id, item in answers.items():
-        entries.append(_output(item, outputs[id], kinds[id], wire[id]))
-    return entries
+    written = (_output(item, outputs[id], kinds[id], wire[id]) for id, item in answers.items())
+    return [*entries, *written]
 
 
 def _kept_output(item: MemoryItem) -> Message | None:
-    entry = _first(item)
-    return entry if entry and is_output(entry) and not any(faults(entry)) else None
+    entry = _first(item) or {}
+    return entry if is_output(entry) and not any(faults(entry)) else None
 
 
 def _is_answered_in_kind(call: Message, item: MemoryItem | None, output: Message | None) -> bool:
@@ -142,9 +142,8 @@ def _is_answered_in_kind(call: Message, item: MemoryItem | None, output: Message
         return True  # an open call, kept open
     if output is None:
         return is_plain
-    if output["type"] != f"{call['type']}_output":
-        return False
-    return is_plain or output_text(output) == item.content
+    is_of_kind = output["type"] == f"{call['type']}_output"
+    return is_of_kind and (is_plain or _says(output, item.content))
 
 
 def _turn(raw: Sequence[Message], text: str, wire: Mapping[str, str]) -> list[Message]:
@@ -213,7 +212,7 @@ def _output(item: MemoryItem, raw: Message | None, kind: str, id: str) -> Messag
     if raw is None or raw["type"] != f"{kind}_output":
         return {"type": f"{kind}_output", "call_id": id, "output": item.content}
     entry = {**raw, "call_id": id}
-    if output_text(entry) == item.content:
+    if _says(entry, item.content):
         return entry
     output: str | list[Message] = item.content
     if isinstance(entry["output"], list):
@@ -367,9 +366,8 @@ def kind_of(entry: Mapping[str, Any]) -> str:
 def is_known(entry: Mapping[str, Any]) -> bool:
     """Tell whether the entry is of a kind that OpenAI has, or names like one of its tools."""
     kind = kind_of(entry)
-    if kind in _OTHERS or is_setting(entry):
-        return True
-    return kind.endswith(("_call", "_output")) or kind.startswith("mcp_")
+    is_named = kind.endswith(("_call", "_output")) or kind.startswith("mcp_")
+    return is_named or kind in _OTHERS or kind in _SETTINGS
 
 
 def is_foreign(entry: Mapping[str, Any]) -> bool:
@@ -431,7 +429,14 @@ def output_text(entry: Mapping[str, Any]) -> str:
     output = entry.get("output")
     if output is None or isinstance(output, str):
         return output or ""
+    if isinstance(output, Mapping) and type_of(output) == "computer_screenshot":
+        return IMAGE
     return joined_text(output) if isinstance(output, list) else json_text(output)
+
+
+def _says(entry: Mapping[str, Any], text: str) -> bool:
+    """Tell whether an output says *text*, or did when screenshots were stored as text."""
+    return text in (output_text(entry), json_text(entry.get("output")))
 
 
 def faults(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -448,8 +453,8 @@ def faults(entry: Mapping[str, Any]) -> Iterator[str]:
     others = (None, "developer" if is_setting(entry) else "assistant")
     if role not in (_SPEAKERS if kind == "message" else others):
         yield f"unknown role {role!r}"
-    if kind == "message" and not isinstance(entry.get("content"), str):
-        yield from list_faults(entry.get("content"), "content")
+    if kind == "message" and not isinstance(content := entry.get("content"), str):
+        yield from list_faults(content, "content")
     if (kind in _CALLS or is_output(entry)) and not isinstance(id, str):
         yield f"`{kind}` needs a call id, not {id!r}"
     if kind in _PLAIN_CALLS:
@@ -487,9 +492,7 @@ def claims(message: Mapping[str, object]) -> bool:
 def unwrap(answer: Mapping[str, Any]) -> Answer | None:
     """Return the entries of a response."""
     output = answer.get("output")
-    if not isinstance(output, list):
-        return None
-    return [each for each in output if isinstance(each, Mapping)]
+    return [*objects_in(output)] if isinstance(output, list) else None
 
 
 def as_kwargs(messages: list[Message], system: str) -> dict[str, Any]:  # noqa: ARG001

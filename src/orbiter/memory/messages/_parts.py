@@ -14,6 +14,7 @@ from typing import Any
 
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._common import (
+    IMAGE,
     OPENING,
     joined_text,
     kept,
@@ -161,7 +162,7 @@ def _of_file(block: Message) -> Part | None:
 
 def _of_picture(block: Message) -> Part | None:
     url, source = block.get("image_url"), block.get("source")
-    if type_of(block) in ("image_url", "input_image") and url:
+    if type_of(block) in ("image_url", "input_image", "computer_screenshot") and url:
         address = str(url.get("url") if isinstance(url, Mapping) else url)
         if whole := _DATA.fullmatch(address):
             return Part(kind="image", media=whole["media"], data=whole["data"])
@@ -239,15 +240,18 @@ def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
         blocks = objects_in(kept(item, "anthropic", dict).get("content"))
     else:
         entries = objects_in(kept(item, "openai-responses", list)[:1])
-        blocks = objects_in(entries[0].get("output") if entries else None)
+        output = entries[0].get("output") if entries else None
+        blocks = objects_in([output] if isinstance(output, Mapping) else output)
     parts = [part for part in _of_blocks(blocks) if part.kind in ("text", *_MEDIA)]
-    if joined_text(blocks) != item.content or all(part.kind == "text" for part in parts):
+    # A screenshot has no text; the item has a word for it.
+    is_changed = (joined_text(blocks) or IMAGE) != (item.content or IMAGE)
+    if is_changed or all(part.kind == "text" for part in parts):
         return item
     written = [block for part in parts if (block := _written(part, format)) is not None]
     native: Any = {"content": written}
     if format == "openai-responses":
-        output = {"type": "function_call_output", "call_id": result_id(item), "output": written}
-        native = [output]
+        id = result_id(item)
+        native = [{"type": "function_call_output", "call_id": id, "output": written}]
     return _with_native(item, format, native, written)
 
 
@@ -272,7 +276,7 @@ def _written(part: Part, format: Format) -> Message | None:
             return made
         part = Part(_stand_in(part))
     elif _is_file(part):
-        part = Part("[image]" if "image" in type_of(part.block or {}) else "[file]")
+        part = Part(IMAGE if "image" in type_of(part.block or {}) else "[file]")
     if part.kind != "text":
         return None
     if format == "gemini":
