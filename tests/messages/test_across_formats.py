@@ -10,7 +10,15 @@ from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
 from tests.messages._views import answered, called
 
 from orbiter.memory.errors import MessageError, QueryError
-from orbiter.memory.messages import FORMATS, Format, codec_for, from_messages, to_messages, validate
+from orbiter.memory.messages import (
+    FORMATS,
+    Format,
+    Message,
+    codec_for,
+    from_messages,
+    to_messages,
+    validate,
+)
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 PAIRS = list(permutations(FORMATS, 2))
@@ -64,7 +72,7 @@ def test_what_only_one_provider_understands_is_not_sent_to_another(
 @pytest.mark.parametrize("target", [format for format in FORMATS if format != "anthropic"])
 def test_a_turn_of_nothing_that_another_provider_understands_is_not_sent(target: Format) -> None:
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
-    messages = [
+    messages: list[Message] = [
         {"role": "user", "content": "Look it up."},
         {"role": "assistant", "content": [search]},
         {"role": "user", "content": "And?"},
