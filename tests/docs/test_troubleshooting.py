@@ -69,7 +69,7 @@ class Troubles:
     async def a_scope_needs_at_least_one_of(self) -> None:
         self.memory.scope()
 
-    async def must_be_a_string_not(self) -> None:
+    async def must_be_a_string_that_is_not_empty(self) -> None:
         self.memory.scope(user_id="")
 
     async def takes_an_item_or_its_id_or_filters(self) -> None:

@@ -53,7 +53,7 @@ def check_size(name: str, value: int) -> int:
 def require_text(name: str, value: object) -> str:
     """Return *value* if it is a string that is not empty, else raise `QueryError`."""
     if not isinstance(value, str) or not value:
-        raise QueryError(f"`{name}` must be a string, not {value!r}")
+        raise QueryError(f"`{name}` must be a string that is not empty, not {value!r}")
     return value
 
 
