@@ -126,12 +126,18 @@ def measures_of_text(
         "times": float(bool(question.times)),
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
         "only_time": float(_asks_only_time(question)),
+        "implied": float(share >= 1 and _is_implied(held, question.text, item.content)),
         "another": alone * _about_another(question, item, held) if alone else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(asks),
         "length": length,
     }
+
+
+def _is_implied(held: Set[str], *texts: str) -> bool:
+    """Tell whether one of *texts* means some of the terms without having a word for them."""
+    return any(not held.isdisjoint(words.implied_terms(text)) for text in texts)
 
 
 def _how_brief(length: float) -> float:
@@ -217,8 +223,9 @@ def _time_terms() -> frozenset[str]:
 def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None) -> float:
     """Return the probability that what was measured so answers the question.
 
-    As far as the model does not know the language of the question, words decide. What happened at
-    a time is told by when a memory is of, whatever its words are. A note about another than the
+    As far as the model does not know the language of the question, words decide. So they do for
+    what a text says without the word: a model sees no name in "I'm Alice". What happened at a time
+    is told by when a memory is of, whatever its words are. A note about another than the
     question names is hardly an answer.
     """
     weights = WEIGHTS if weights is None else weights
@@ -226,6 +233,8 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
     coverage = values.get("coverage", 1.0)
     if coverage < 1:
         likely = coverage * likely + (1 - coverage) * _probability(values, weights["words"])
+    if values["implied"]:
+        likely += (1 - likely) * _probability(values, weights["words"])
     if values["only_time"] and not values["question"]:
         likely = max(likely, _IN_TIME * values["date"] * (1 - values.get("echo", 0.0)))
     return likely * (1 - (1 - _ABOUT_ANOTHER) * values["another"])

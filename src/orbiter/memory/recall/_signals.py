@@ -23,6 +23,7 @@ from orbiter.memory.recall._features import (
 )
 from orbiter.memory.recall._query_analysis import Question, written
 from orbiter.memory.tasks.offload import count_words
+from orbiter.memory.text.words import implied_terms
 
 __all__ = [
     "SIGNALS",
@@ -99,15 +100,15 @@ def _always(text: str, against: str | None = None) -> Words:
 
 def _own_words(one: Evidence) -> tuple[str, str]:
     own = _listed(one, [one.place])
-    return f"contains {own}", f"contains {own}{_others_more(one)}"
+    return own, f"{own}{_others_more(one)}"
 
 
 def _words_with_previous(one: Evidence) -> tuple[str, str]:
     before = one.table.before[one.place]
     both = _listed(one, [one.place] if before is None else [one.place, before])
     return (
-        f"with the message before it, contains {both}",
-        f"even with the message before it, contains {both}{_others_more(one)}",
+        f"with the message before it, {both}",
+        f"even with the message before it, {both}{_others_more(one)}",
     )
 
 
@@ -323,14 +324,17 @@ def who_said(item: MemoryItem, names: frozenset[str] = frozenset()) -> str:
 def _listed(one: Evidence, places: Sequence[int]) -> str:
     terms = {term for place in places for term in one.table.found[place]}
     if not terms:
-        return "none of the words of the question"
+        return "contains none of the words of the question"
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
     as_asked = written(one.question.text)
     # Several terms may be of one word.
     contained = dict.fromkeys(as_asked.get(term, term) for term in ordered)
     total = len({as_asked.get(term, term) for term in one.table.rarity})
     listed = ", ".join(f'"{word}"' for word in contained)
-    return f"{listed} ({len(contained)} of {total} word{'' if total == 1 else 's'})"
+    texts = (one.table.items[place].content for place in places)
+    is_meant = terms.issubset(term for text in texts for term in implied_terms(text))
+    verb = "is about" if is_meant else "contains"
+    return f"{verb} {listed} ({len(contained)} of {total} word{'' if total == 1 else 's'})"
 
 
 def _others_more(one: Evidence) -> str:

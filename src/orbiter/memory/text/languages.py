@@ -22,6 +22,7 @@ __all__ = [
     "MARK",
     "concepts_in",
     "concepts_of",
+    "implied_words",
     "language_of",
     "stop_words",
 ]
@@ -206,3 +207,78 @@ def concepts_in(run: str) -> tuple[str, ...]:
     """Return these terms of a run of Japanese or Chinese without spaces."""
     pattern, concepts = _unspaced()
     return tuple(dict.fromkeys(each for word in pattern.findall(run) for each in concepts[word]))
+
+
+_INTRODUCES = frozenset(("am", "are", "by", "call", "called", "i'm", "name", "name's"))
+"""Words without which nobody says a name."""
+_INTRODUCTION = lazy_pattern(
+    r"\b(?:I(?:['’]m| am| go by)|[Cc]all(?:ed)? me|[Mm]y (?:\w+ )?name(?:['’]s| is))"
+    r" (?P<name>[^\W\d_]+)(?![\w'’])"
+)
+_WHO = lazy_pattern(r"\bwho (?:(?:am i|i am)|(?:are you|you are))\s*(?:[?.!,]|$)", re.IGNORECASE)
+_NOT_A_NAME = frozenset(
+    """
+    african american arab asian atheist australian austrian belgian brazilian british buddhist
+    canadian catholic chinese christian danish dutch egyptian english european finnish french german
+    greek hindu hungarian indian irish israeli italian japanese jewish korean latin mexican muslim
+    norwegian polish portuguese protestant romanian russian scottish spanish swedish swiss turkish
+    ukrainian vegan vegetarian welsh monday tuesday wednesday thursday friday saturday sunday
+    """.split()  # noqa: SIM905 - read by people
+)
+"""What has a capital letter after "I'm", and is nobody's name."""
+_LABEL = lazy_pattern(r"\s*([A-Za-z]+(?:[ _][A-Za-z]+){0,3})\s*[:=]\s+\S")
+_BEGINNING, _LONGEST_LABEL = 2_000, 40
+"""Characters of a text in which somebody may say a name, and in which a label ends."""
+_LABEL_FILLERS = frozenset(
+    ("current", "date", "first", "full", "main", "my", "number", "of", "user")
+)
+_LABELS = tuple(
+    (frozenset(words.split()), means)
+    for words, means in (
+        ("address city home live lives location place residence town village", "live home"),
+        ("company employer job occupation position profession role work workplace", "work job"),
+        ("age birth birthday birthdate born", "old born birthday"),
+        ("name nickname", "name call"),
+        ("husband partner spouse wife", "partner married"),
+        ("diet", "eat food"),
+        ("income salary", "earn salary"),
+        ("phone telephone mobile", "phone call"),
+    )
+)
+"""What is said by a label of nothing but these words, beside them."""
+
+
+def implied_words(tokens: Sequence[str], text: str) -> list[str]:
+    """Return English words that *text*, of these *tokens*, means and may not have.
+
+    "Hi, I'm Alice" tells a name, "Who am I?" asks for it, and "home city: Lisbon" says where
+    somebody lives.
+    """
+    implied = _of_label(text)
+    if not _INTRODUCES.isdisjoint(tokens):
+        beginning = text[:_BEGINNING]
+        if _WHO.search(beginning):
+            implied += " name"
+        elif _is_introduction(beginning):
+            implied += " name call"
+    return implied.split()
+
+
+def _is_introduction(text: str) -> bool:
+    """Tell whether somebody says by which name they go."""
+    names = (match["name"] for match in _INTRODUCTION.finditer(text))
+    return any(
+        name[0].isupper() and name[1:].islower() and name.lower() not in _NOT_A_NAME
+        for name in names
+    )
+
+
+def _of_label(text: str) -> str:
+    """Return what the words before a colon imply, as the key of a fact has them."""
+    if text.find(":", 0, _LONGEST_LABEL) < 0 and text.find("=", 0, _LONGEST_LABEL) < 0:
+        return ""  # as most texts, which need no pattern
+    label = _LABEL.match(text)
+    if label is None:
+        return ""
+    parts = frozenset(label[1].lower().replace("_", " ").split()) - _LABEL_FILLERS
+    return next((means for words, means in _LABELS if parts and parts <= words), "")

@@ -17,6 +17,7 @@ from orbiter.memory.text.languages import (
     LANGUAGES,
     concepts_in,
     concepts_of,
+    implied_words,
     language_of,
     stop_words,
 )
@@ -25,6 +26,7 @@ from orbiter.memory.text.stemming import stem
 
 __all__ = [
     "VERSION",
+    "implied_terms",
     "is_of_other_script",
     "is_unspaced",
     "passages",
@@ -34,7 +36,7 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 3
+VERSION = 4
 """Changes whenever `terms` or `passages` return something else for the same text."""
 
 PASSAGE_WORDS = 120
@@ -175,7 +177,19 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def terms(text: str) -> list[str]:
     """Return the terms of *text*, repeats included: stems, without what tells nothing."""
     split = tokens(text)
-    return terms_of(split, language=language_of(split, text))
+    found = terms_of(split, language=language_of(split, text))
+    return [*found, *_implied(split, text, found)]
+
+
+def implied_terms(text: str) -> list[str]:
+    """Return those of its terms that no word of *text* has, and that it means all the same."""
+    split = tokens(text)
+    return _implied(split, text, terms_of(split, language=language_of(split, text)))
+
+
+def _implied(tokens: list[str], text: str, literal: list[str]) -> list[str]:
+    implied = implied_words(tokens, text)
+    return [term for term in terms_of(implied) if term not in literal] if implied else []
 
 
 def terms_of(tokens: Iterable[str], *, language: str = ENGLISH) -> list[str]:
