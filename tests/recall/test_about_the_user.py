@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import AgentMemory, LocalEmbeddings
+from orbiter.memory import AgentMemory, AIMemory, HumanMemory, LocalEmbeddings, MemoryItem
 from orbiter.memory.recall import no_model_by_choice
+from orbiter.memory.recall._query_analysis import asks, is_question
 from orbiter.memory.text.words import terms
 
 OTHERS = ("I work as a nurse at the Charité", "The door code is 4711", "I love the mountains")
@@ -89,3 +90,88 @@ async def test_a_fact_is_found_by_what_its_key_means(
     assert hits[0].content.endswith(value)
     assert hits[0].relevance > 0.5
     assert all(hit.relevance < 0.5 for hit in hits[1:])
+
+
+@pytest.mark.parametrize(
+    ("user_id", "texts", "question"),
+    [
+        ("family", ("I have a big family in Porto", "We like board games"), "Where is my family?"),
+        ("family", ("My family likes tea", "We like games"), "What does the family like?"),
+        ("python", ("I use Python 3.12", "I use a Mac"), "Which Python version do I use?"),
+        ("python", ("I learned python 3 at school", "The rent is 900"), "python 3"),
+    ],
+)
+async def test_a_user_id_that_is_an_ordinary_word_is_no_name(
+    model: Any, user_id: str, texts: tuple[str, ...], question: str
+) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        scope = memory.scope(user_id=user_id)
+        for text in texts:
+            await scope.remember(text)
+        await memory.flush()
+
+        hits = await scope.recall(question)
+
+    assert user_id in hits.question
+    assert hits[0].content == texts[0]
+    assert hits[0].relevance > 0.3
+
+
+DOGS = (
+    ("I need a name for our new dog", "How about Biscuit or Pepper?"),
+    ("Recommend a film", "Try Arrival, a quiet science fiction film."),
+    ("Tell me a joke about cats", "A cat walks into a bar and orders a fish."),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which names did you suggest for the dog?", 0),
+        ("Which film did you recommend?", 1),
+        ("What joke about cats did you tell me?", 2),
+    ],
+)
+async def test_a_suggestion_answers_and_a_request_does_not(
+    model: Any, question: str, answer: int
+) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        for request, reply in DOGS:
+            await alice.chat("c").add(
+                [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
+            )
+        await memory.flush()
+
+        hits = {hit.content: hit for hit in await alice.recall(question)}
+        context = await alice.chat("another").context(question)
+
+    request, reply = DOGS[answer]
+    assert hits[reply].relevance > 0.1
+    assert reply in context.text
+    if answer:
+        assert hits[request].relevance < 0.1
+        texts = [reason.text for reason in hits[request].why]
+        assert "asks the same, so it is not an answer" in texts
+
+
+@pytest.mark.parametrize(
+    ("item", "is_asking"),
+    [
+        (HumanMemory(content="Recommend a film"), True),
+        (HumanMemory(content="please tell me a joke about cats."), True),
+        (HumanMemory(content="Write me a poem"), True),
+        (HumanMemory(content="Recommend a film. I like comedies"), False),
+        (HumanMemory(content="Tell me when I should leave, I have a train at 5"), False),
+        (HumanMemory(content="Call me Al"), False),
+        (HumanMemory(content="Remember that the code is 4711"), False),
+        (HumanMemory(content="How about Biscuit?"), True),
+        (AIMemory(content="How about Biscuit or Pepper?"), False),
+        (AIMemory(content="Sure! Have you tried Arrival?"), False),
+        (AIMemory(content="Fine. How about you?"), True),
+        (AIMemory(content="Which one do you like?"), True),
+        (MemoryItem(content="Find a dentist"), False),
+    ],
+)
+def test_what_asks_for_something_is_told_by_who_says_it(item: MemoryItem, is_asking: bool) -> None:
+    assert asks(item, is_question=is_question(item.content)) is is_asking

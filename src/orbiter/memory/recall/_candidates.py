@@ -143,7 +143,7 @@ async def look(
     newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
         matches, latest = await both(_by_words(store, text, _some(query), now=now), newest)
-        user = unnamed_user(query.metadata, matches.frequency, matches.items)
+        user = unnamed_user(text, query.metadata, matches.frequency, matches.items)
     else:
         matches, latest, user = WordMatches([], {}, 0), await newest, None
     names = names_in(items := [*matches.items, *latest])

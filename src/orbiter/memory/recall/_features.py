@@ -18,7 +18,7 @@ from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._dates import has_time
-from orbiter.memory.recall._query_analysis import Question, is_question
+from orbiter.memory.recall._query_analysis import Question, asks, is_question
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -190,7 +190,10 @@ class Measurement:
         self.rarity = _rarity(question.terms, pool)
         self.terms = _AskedTerms(self.rarity)
         every = frozenset(words.terms(question.text))  # with the names
-        self.echo = [_echo(every, text) if text.is_question else 0.0 for text in self.texts]
+        self.echo = [
+            _echo(every, text) if asks(item, is_question=text.is_question) else 0.0
+            for item, text in zip(self.items, self.texts, strict=True)
+        ]
         """1 for an item that asks what is asked."""
         self.masks = list(map(self.terms.mask, self.texts))
         """Which of the asked terms stand in each item."""

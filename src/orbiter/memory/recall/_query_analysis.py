@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
 __all__ = [
     "Question",
+    "asks",
     "in_words",
     "is_question",
     "matter_of",
@@ -85,11 +87,34 @@ _ASKS = lazy_pattern(
 )
 """How a question begins that somebody writes without its mark. "What I did" and "when it is" begin
 no question."""
+_SUGGESTS = lazy_pattern(
+    r"(?:^|[.!?:\n]\s*|,\s+)(?:(?:so|then|and|or|well),?\s+)?(?:"
+    r"(?:how|what) about(?! (?:you|your)\b)|why (?:not|don['’]t (?:you|we))|maybe |perhaps "
+    r"|(?:have|did) you (?:ever )?(?:try|tried|considered?|thought|think) )",
+    re.IGNORECASE,
+)
+"""How an assistant makes a suggestion with a question mark."""
+_REQUEST = lazy_pattern(
+    r"\s*(?:(?:and|so|ok|okay|hi|hey|now|please),?\s+)*(?:"
+    r"(?:tell|give|show|teach|help|remind) (?:me|us)|recommend|suggest|list|explain|translate"
+    r"|summari[sz]e|describe|compare|rewrite|calculate"
+    r"|(?:write|draft|create|generate|make|find) (?:me )?(?:an?|some|the)) "
+    r"(?!.*(?:\bI\b|[.!?:;]\s|\n))",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What asks an assistant for something, without a statement beside it."""
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
 _BETWEEN_NAMES = lazy_pattern(r"[\s._-]+")
+_DETERMINERS = frozenset(
+    """
+    a an any each every her his its my no our some that the their these this those which your
+    """.split()  # noqa: SIM905 - read by people
+)
+_ASKS_AS_I = lazy_pattern(r"\b(?:I|I['’]m|my|me|mine|myself|we|our|us)\b", re.IGNORECASE)
+_TO_ME = lazy_pattern(r"\b(?:tell|show|give|remind) (?:me|us)\b|\bcan I\b", re.IGNORECASE)
 _NO_NAMES = frozenset(
     """
     admin agent anonymous bot default demo guest local main owner personal root team test user
@@ -142,6 +167,18 @@ def is_question(content: str) -> bool:
     return not text.endswith((".", "!", "…")) and _ASKS.match(text) is not None
 
 
+def asks(item: MemoryItem, *, is_question: bool) -> bool:
+    """Tell whether an item asks for something, and so answers nothing; by its text *is_question*.
+
+    A user may do so without a question: "Recommend a film". What an assistant suggests may be one:
+    "How about Biscuit or Pepper?"
+    """
+    if isinstance(item, AIMemory):
+        return is_question and _SUGGESTS.search(item.content) is None
+    is_user = isinstance(item, HumanMemory)
+    return is_question or (is_user and _REQUEST.match(item.content) is not None)
+
+
 def matter_of(text: str) -> str | None:
     """Return what is to be told in order or in sum, without the words that ask for that.
 
@@ -162,18 +199,23 @@ def shortened(text: str) -> str:
 
 
 def unnamed_user(
-    scope: MemoryMetadata | None, frequency: Mapping[str, int], items: Iterable[MemoryItem]
+    text: str,
+    scope: MemoryMetadata | None,
+    frequency: Mapping[str, int],
+    items: Iterable[MemoryItem],
 ) -> str | None:
-    """Return the name of a user of whom no memory tells in the third person.
+    """Return the name of a user whom *text* may name, and of whom no memory tells as of another.
 
-    What is kept of such a user says "I". An id that is a number or a role is no name. *frequency*
-    is how often each asked term is in the memories, of which *items* match best.
+    What is kept of such a user says "I". An id that is a number, a role or an ordinary word is no
+    name. *frequency* is how often each asked term is in the memories, of which *items* match best.
     """
     user_id = "" if scope is None else scope.user_id or ""
     name = _BETWEEN_NAMES.sub(" ", user_id.partition("@")[0])
     parts = words.tokens(name)
     if not all(map(str.isalpha, parts)) or not _NO_NAMES.isdisjoint(parts):
         return None
+    if _is_word(parts, text) or _ASKS_AS_I.search(_TO_ME.sub(" ", text)) is not None:
+        return None  # whoever says "I" does not call themselves by name
     is_named = any(map(frequency.get, words.terms_of(parts)))
     if is_named and any(_tells_of(parts, item) for item in items):
         return None
@@ -183,8 +225,20 @@ def unnamed_user(
 def _tells_of(name: Sequence[str], item: MemoryItem) -> bool:
     """Tell whether an item names somebody in the third person. Assistants call users by name."""
     text = shortened(item.content)
-    is_third_person = not isinstance(item, AIMemory) and _PERSONAL.search(text) is None
-    return is_third_person and not frozenset(name).isdisjoint(words.tokens(text))
+    if isinstance(item, AIMemory) or frozenset(name).isdisjoint(words.tokens(text)):
+        return False
+    return _PERSONAL.search(text) is None or _is_word(name, text) or _is_small(name, text)
+
+
+def _is_word(name: Sequence[str], text: str) -> bool:
+    """Tell whether a text uses a part of a name as a word, as in "my family"."""
+    tokens = words.tokens(text)
+    return any(word in name and before in _DETERMINERS for before, word in pairwise(tokens))
+
+
+def _is_small(name: Sequence[str], text: str) -> bool:
+    """Tell whether a text that has capitals has none for a name, as in "I learned python"."""
+    return not text.islower() and any(f" {part} " in f"{text} " for part in name)
 
 
 def read(

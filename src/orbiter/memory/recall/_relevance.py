@@ -22,7 +22,7 @@ from orbiter.memory.recall._features import (
     says_when,
     terms_of,
 )
-from orbiter.memory.recall._query_analysis import Question, is_question, names_in, shortened
+from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
 from orbiter.memory.text import words
 
 __all__ = [
@@ -99,12 +99,12 @@ def measures_of_text(
     question: Question, item: MemoryItem, *, names: frozenset[str] = frozenset()
 ) -> dict[str, float]:
     """Return what is measured of an item by itself; *names* are those before a colon that speak."""
-    terms, asks = terms_of(item), is_question(item.content)
+    terms, is_asking = terms_of(item), asks(item, is_question=is_question(item.content))
     held, length = terms & frozenset(question.terms), math.log1p(len(terms))
     share = _share(question.terms, held)
     speaker = speaker_of(item, names)
     is_note = not is_talk(item, names)
-    brief = 0.0 if is_note or speaker is not None or asks else _how_brief(length)
+    brief = 0.0 if is_note or speaker is not None or is_asking else _how_brief(length)
     chat = float(not is_note and speaker is None) - brief
     is_assistants = isinstance(item, AIMemory) and speaker is None
     alone = is_note + brief
@@ -130,7 +130,7 @@ def measures_of_text(
         "another": alone * _about_another(question, item, held) if alone else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
-        "question": float(asks),
+        "question": float(is_asking),
         "length": length,
     }
 

@@ -21,7 +21,7 @@ from orbiter.memory.recall._features import (
     says_when,
     standardise,
 )
-from orbiter.memory.recall._query_analysis import Question, written
+from orbiter.memory.recall._query_analysis import Question, asks, is_question, written
 from orbiter.memory.tasks.offload import count_words
 from orbiter.memory.text.words import implied_terms
 
@@ -134,6 +134,11 @@ def _near_in_time(one: Evidence) -> tuple[str, str]:
     return f"{said}, near the time asked about", said
 
 
+def _asking(one: Evidence) -> tuple[str, str]:
+    what = "question" if is_question(one.item.content) else "request"
+    return f"is a {what}", f"is a {what} itself"
+
+
 def _length(one: Evidence) -> tuple[str, str]:
     count = count_words(one.item.content)
     size = f"{count} word" if count == 1 else f"{count} words"
@@ -242,8 +247,11 @@ SIGNALS: tuple[Signal, ...] = (
     Signal(
         "question",
         "other",
-        _always("is a question", "is a question itself"),
-        lambda m: [float(text.is_question) for text in m.texts],
+        _asking,
+        lambda m: [
+            float(asks(item, is_question=text.is_question))
+            for item, text in zip(m.items, m.texts, strict=True)
+        ],
     ),
     Signal(
         "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
