@@ -201,3 +201,39 @@ def test_whatever_has_a_cue_is_read(clause: str) -> None:
 
 def test_a_text_without_a_cue_is_not_read() -> None:
     assert not _replaced._may_tell_news("We had soup and bread by the lake")
+
+
+LISTS = (
+    ("I like green tea and dark chocolate", "I don't like green tea anymore"),
+    ("I live in Oslo and work at Siemens", "I no longer live in Oslo"),
+    ("My hobbies are chess, golf and judo", "I gave up golf"),
+    ("I drink green tea and black tea", "I no longer drink green tea"),
+)
+
+
+@MODELS
+@pytest.mark.parametrize(
+    ("pair", "question", "is_replaced"),
+    [
+        (0, "Do I like chocolate?", False),
+        (0, "What chocolate do I like?", False),
+        (0, "Do I like green tea?", True),
+        (1, "Where do I work?", False),
+        (1, "Where do I live?", True),
+        (2, "What are my hobbies?", False),
+        (2, "Do I do judo?", False),
+        (2, "Do I play golf?", True),
+        (3, "Do I drink black tea?", False),
+        (3, "Do I drink green tea?", True),
+    ],
+)
+async def test_of_an_enumeration_only_the_part_that_ended_is_replaced(
+    opened: Opening, model: HashEmbeddings | None, pair: int, question: str, is_replaced: bool
+) -> None:
+    older, newer = LISTS[pair]
+    async with opened(model) as store:
+        await store.add_many([_said("older", older, 30), _said("newer", newer, 3)])
+
+        hits = await recall(store, question, scope=ANN, now=NOW)
+
+    assert (_of(hits, "older").replaced_by == "newer") is is_replaced

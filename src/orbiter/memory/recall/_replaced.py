@@ -7,7 +7,6 @@ only, and careful: what is not clearly replaced keeps its place, and nothing is 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
@@ -34,7 +33,7 @@ from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._relevance import relevance
-from orbiter.memory.recall._scoring import Scored
+from orbiter.memory.recall._scoring import Scored, in_time, shifts_behind
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
@@ -48,8 +47,6 @@ _BEST = 3
 """Of how many of them a second look asks for what replaces them,"""
 _MAX_TERMS = 12
 """by how many of their words each."""
-_BEHIND = 0.1
-"""Points by which a statement stands behind the one that replaces it, as with facts."""
 _MAX_CHARACTERS, _MAX_SENTENCE = 2_000, 400
 """Characters of a text, and of a sentence, that may be a statement about somebody's life."""
 _MAX_BYTES = 8 * 2**20
@@ -57,6 +54,9 @@ _MAX_BYTES = 8 * 2**20
 
 _SENTENCE = lazy_pattern(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
 _CLAUSE = lazy_pattern(r"[,;:]\s|\s(?:[–—-]+|but|so|and(?: then|(?= (?:i|we|he|she|they)\b)))\s")
+
+_PARTS = lazy_pattern(r"[,;:]\s|\s(?:and|or|but|as well as|plus)\s")
+"""What stands between the parts of an enumeration, each of which may end alone."""
 
 _CHANGE = lazy_pattern(
     r"\b(?:(?<!years )(?<!months )(?<!weeks )(?<!right )(?<!just )(?<!for )(?<!by )(?<!until )now"
@@ -185,6 +185,8 @@ class _Sentence(NamedTuple):
     """Topics of which there is something new."""
     tokens: frozenset[str]
     is_added: bool
+    parts: tuple[frozenset[str], ...]
+    """What each part of an enumeration is about, as of "green tea and dark chocolate"."""
 
 
 def _terms(text: str) -> list[str]:
@@ -210,11 +212,13 @@ def _about(text: str) -> frozenset[str]:
 
 
 def _topics(text: str) -> frozenset[str]:
+    topics = _topics_of(_about(text))
+    return topics | {_topic_of()["live"]} if _OF_PLACE.search(text) else topics
+
+
+def _topics_of(terms: frozenset[str]) -> frozenset[str]:
     names = _topic_of()
-    topics = {names.get(term, term) for term in _about(text)}
-    if _OF_PLACE.search(text):
-        topics.add(names["live"])
-    return frozenset(topics)
+    return frozenset(names.get(term, term) for term in terms)
 
 
 def _head(clause: str) -> str | None:
@@ -283,6 +287,7 @@ def _read(sentence: str) -> _Sentence:
         tuple(renewed),
         frozenset(words.tokens(text)) - words.COMMON,
         _ADDED.search(text) is not None,
+        tuple(filter(None, map(_about, _PARTS.split(text)))),
     )
 
 
@@ -302,13 +307,24 @@ def _replaces(newer: _Sentence, older: _Sentence, topics: frozenset[str]) -> boo
     """Tell whether a sentence says that another one does not hold any more."""
     if not _is_same_subject(newer, older):
         return False
-    if any(2 * len(ended & older.terms) > len(ended) for ended in newer.ended):
+    if any(
+        2 * len(ended & older.terms) > len(ended) and not _leaves(older, ended, topics)
+        for ended in newer.ended
+    ):
         return True
     is_same_again = any(older.tokens <= clause for clause in newer.changed)
     if newer.is_added or older.is_event or is_same_again:
         return False
     topic = topics & older.topics
     return _is_new_of(newer, topic & newer.topics, topics) and _covers(newer, older, topic)
+
+
+def _leaves(older: _Sentence, ended: frozenset[str], topics: frozenset[str]) -> bool:
+    """Tell whether only another part of an enumeration has ended than the question is about."""
+    if not any(part <= ended for part in older.parts):
+        return False
+    left = frozenset().union(*(part for part in older.parts if not part <= ended)) - ended
+    return bool(left) and (bool(topics & left) or topics.isdisjoint(_topics_of(ended)))
 
 
 def _is_new_of(newer: _Sentence, shared: frozenset[str], topics: frozenset[str]) -> bool:
@@ -343,7 +359,7 @@ def find_replacements(
     """Return which of *older* are replaced, by id, each with the newest of *newer* that does so."""
     topics = _topics(" ".join(question.terms))  # without the names of those who speak
     changes: dict[_Who, list[tuple[MemoryItem, list[_Sentence]]]] = {}
-    for item in sorted(filter(_is_statement, newer), key=_time, reverse=True):
+    for item in sorted(filter(_is_statement, newer), key=in_time, reverse=True):
         if news := _news(item.content):
             changes.setdefault(_who_states(item), []).append((item, news))
     replaced: dict[str, MemoryItem] = {}
@@ -375,10 +391,6 @@ def _news(content: str) -> list[_Sentence]:
 def _may_tell_news(content: str) -> bool:
     """Tell whether a text has a cue at all: to read one takes a hundred times as long."""
     return _ANY_CUE.search(content.replace("’", "'").lower()) is not None
-
-
-def _time(item: MemoryItem) -> tuple[datetime, str]:
-    return item.created_at, item.id
 
 
 def _is_statement(item: MemoryItem) -> bool:
@@ -441,7 +453,7 @@ def _placed(
     own = {one.item.id for one in worthy}
     brought = set[str]() if is_ordered else by - own
     involved = [one for one in scored if one.item.id in own or one.item.id in brought]
-    shifts = {} if is_ordered else _shifts(involved, replaced)
+    shifts = {} if is_ordered else shifts_behind(involved, replaced)
     texts = {older: (REPLACED, replaced_by(newer)) for older, newer in replaced.items()}
     for one in worthy:
         if newer := replaced.get(one.item.id):
@@ -483,17 +495,3 @@ def _placed(
         replaced={**candidates.replaced, **replaced},
         measures=None if of_table is None else measures,
     )
-
-
-def _shifts(worthy: Sequence[Scored], replaced: Mapping[str, MemoryItem]) -> dict[str, float]:
-    """Return by how many points each one moves: the newer up to the older's place, it behind."""
-    own = {one.item.id: one.score for one in worthy}
-    score = dict(own)
-    in_time = sorted((one.item for one in worthy), key=_time)
-    for item in in_time:
-        if newer := replaced.get(item.id):
-            score[newer.id] = max(score[newer.id], score[item.id])
-    for item in reversed(in_time):
-        if newer := replaced.get(item.id):
-            score[item.id] = min(score[item.id], score[newer.id]) - _BEHIND
-    return {key: score[key] - value for key, value in own.items() if score[key] != value}
