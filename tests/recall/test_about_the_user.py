@@ -175,3 +175,119 @@ async def test_a_suggestion_answers_and_a_request_does_not(
 )
 def test_what_asks_for_something_is_told_by_who_says_it(item: MemoryItem, is_asking: bool) -> None:
     assert asks(item, is_question=is_question(item.content)) is is_asking
+
+
+KNOWN = (
+    "I live in Oslo",
+    "I work as a nurse at the Charité",
+    "I like green tea",
+    "The door code is 4711",
+    "Bob likes coffee",
+    "I moved to Paris, I no longer live in Oslo",
+)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What do you know about me?",
+        "Tell me about myself",
+        "what do you remember about me so far",
+        "What do you know about Alice?",
+    ],
+)
+async def test_what_is_known_of_the_user_is_what_they_said_of_themselves(
+    model: Any, question: str
+) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        for text in KNOWN:
+            await alice.remember(text)
+        await alice.facts.put("diet", "vegan")
+        await alice.chat("c").add(
+            [
+                {"role": "user", "content": "Hi, I have a dog. What can you do?"},
+                {"role": "assistant", "content": "I can help you, my friend."},
+                {"role": "user", "content": "Can I ask you something?"},
+            ]
+        )
+        await memory.flush()
+
+        hits = await alice.recall(question)
+        context = await alice.chat("another").context(question)
+
+    contents = [hit.content for hit in hits]
+    assert {*KNOWN[1:3], KNOWN[5], "diet: vegan"} < set(contents)
+    assert "Hi, I have a dog. What can you do?" in contents
+    assert not {"The door code is 4711", "Bob likes coffee", "Can I ask you something?"} & set(
+        contents
+    )
+    assert "I can help you, my friend." not in contents
+    assert "nurse" in context.text
+    assert hits.question == "asks what is known of the user"
+    oslo = next(hit for hit in hits if hit.content == "I live in Oslo")
+    assert oslo.replaced_by is not None
+    for hit in hits:
+        assert "tells about the user" in str(hit.why)
+        assert sum(reason.points for reason in hit.why) == pytest.approx(hit.score)
+
+
+async def test_what_is_known_of_the_user_comes_spread_over_topics() -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        for tea in ("green", "black", "white", "mint", "herbal", "iced"):
+            await alice.remember(f"I like {tea} tea")
+        await alice.remember("I work as a nurse")
+        await alice.remember("My brother plays the violin")
+
+        with no_model_by_choice():
+            hits = await alice.recall("What do you know about me?", k=3)
+
+    assert sum("tea" in hit.content for hit in hits) <= 2
+    assert "I work as a nurse" in [hit.content for hit in hits]
+
+
+async def test_a_user_of_whom_nothing_is_known_gets_an_empty_list(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.remember("The door code is 4711")
+        await memory.flush()
+
+        assert await alice.recall("What do you know about me?") == []
+        unrelated = await alice.recall("What do you know about volcanoes?", min_relevance=0.1)
+
+    assert unrelated == []
+
+
+@pytest.mark.parametrize(
+    ("question", "another", "own"),
+    [
+        (
+            "When is my father's birthday?",
+            "My mother's birthday is on 3 May",
+            "My dad's birthday is on 3 May",
+        ),
+        ("Where does my brother live?", "My sister lives in Oslo", "My brother lives in Oslo"),
+        (
+            "What does Eva's car cost?",
+            "My friend Anna's car costs 900",
+            "My friend Eva's car costs 900",
+        ),
+        ("What do my parents drink?", "My aunt drinks tea", "My mother drinks tea"),
+    ],
+)
+async def test_what_is_of_another_person_is_hardly_relevant(
+    model: Any, question: str, another: str, own: str
+) -> None:
+    relevance = []
+    for text in (another, own):
+        async with AgentMemory("memory://", embeddings=model) as memory:
+            alice = memory.scope(user_id="u-17")
+            await alice.remember(text)
+            await alice.remember("The rent is due on Monday")
+            await memory.flush()
+            hits = await alice.recall(question)
+            relevance.append(max((hit.relevance for hit in hits), default=0.0))
+
+    assert relevance[0] <= 0.3
+    assert relevance[0] < relevance[1]

@@ -190,9 +190,12 @@ class Measurement:
         self.rarity = _rarity(question.terms, pool)
         self.terms = _AskedTerms(self.rarity)
         every = frozenset(words.terms(question.text))  # with the names
+        both = list(zip(self.items, self.texts, strict=True))
+        self.asks = [asks(item, is_question=text.is_question) for item, text in both]
+        """Which items ask for something."""
         self.echo = [
-            _echo(every, text) if asks(item, is_question=text.is_question) else 0.0
-            for item, text in zip(self.items, self.texts, strict=True)
+            _echo(every, text) if asks else 0.0
+            for text, asks in zip(self.texts, self.asks, strict=True)
         ]
         """1 for an item that asks what is asked."""
         self.masks = list(map(self.terms.mask, self.texts))

@@ -1,14 +1,18 @@
 """Searches of the recall modes: hybrid, by meaning alone, by time alone."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.items import HumanMemory, MemoryItem
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall._candidate_pool import are_many, is_talk
+from orbiter.memory.recall._candidate_pool import are_many, as_indexed, is_spoken, is_talk
 from orbiter.memory.recall._candidates import (
     FirstLook,
     QuestionVector,
@@ -16,9 +20,17 @@ from orbiter.memory.recall._candidates import (
     nearest,
     newest_that_differ,
 )
+from orbiter.memory.recall._dedupe_query import newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
-from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
-from orbiter.memory.recall._query_analysis import in_words, read, shortened
+from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise, terms_of
+from orbiter.memory.recall._query_analysis import (
+    Question,
+    asks,
+    in_words,
+    is_question,
+    read,
+    shortened,
+)
 from orbiter.memory.recall._relevance import measures, measures_of_text, measures_of_vector
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
@@ -26,8 +38,8 @@ from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates, on_one_scale
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart
+from orbiter.memory.text import words
 from orbiter.memory.text.ranking import recency
-from orbiter.memory.text.words import terms
 
 __all__ = ["RecallRequest", "by_all", "by_meaning", "by_time"]
 
@@ -71,6 +83,8 @@ async def by_all(
 ) -> Candidates:
     """Return candidates by words, structure and time, and by meaning if there is a vector."""
     question = seen.question
+    if question.asks_about_user:
+        return await about_user(store, request, question)
     pool = await fill_pool(store, seen, request.filters, vector)
     table = await apart(
         are_many(pool.items),
@@ -102,6 +116,69 @@ async def by_all(
     )
     # Whoever weighs more than the question decides about the order.
     return candidates if beside else on_one_scale(candidates, seen.names)
+
+
+_ABOUT_USER = words.terms("name live work job like love born family home prefer allergic hobby")
+"""Terms of what people say about themselves; more than the newest are found by them."""
+_MAX_ABOUT_USER = 200
+_FIRST_PERSON = lazy_pattern(r"\b(?:I|I['’]m|my|mine|we|our)\b", re.IGNORECASE)
+_STATE = lazy_pattern(
+    r"\b(?:I(?:['’]m| am| live| work| like| love| hate| have| prefer| own| speak| play| study| eat"
+    r"| drink| need| want| never| always)|my (?:\w+ ){1,3}(?:is|are)|call me)\b",
+    re.IGNORECASE,
+)
+"""What is so, and did not only happen."""
+_SENTENCE = lazy_pattern(r"[^.!?\n]+[.!?\n]*")
+_ENOUGH_TERMS = 8
+_FACT, _IS_SO, _HAPPENED = 0.9, 0.8, 0.5
+"""Not fitted: how likely each answers what is known of somebody."""
+
+
+async def about_user(store: MemoryStore, request: RecallRequest, question: Question) -> Candidates:
+    """Return what users said about themselves, the most informative first, spread over topics."""
+    some = replace(request.filters, limit=_MAX_ABOUT_USER)
+    items = {item.id: as_indexed(item) for item in await newest_of(store, some)}
+    if isinstance(store, LexicalStore):
+        matches = await store.match_words(_ABOUT_USER, some)
+        items |= {item.id: as_indexed(item) for item in matches.items}
+    likely = {item.id: _about_user(item) for item in items.values()}
+    left = {item.id: terms_of(item) for item in items.values() if likely[item.id]}
+    covered: Counter[str] = Counter()
+    scored: list[Scored] = []
+    while left:
+        values = {key: likely[key] + _new_share(terms, covered) for key, terms in left.items()}
+        best = max(values, key=lambda key: (values[key], items[key].created_at, key))
+        covered.update(left.pop(best))
+        scored.append(Scored(items[best], len(scored), {"user": values[best]}))
+    scored.sort(key=lambda one: -one.score)
+    return Candidates(
+        question,
+        "asks what is known of the user",
+        scored,
+        lambda one: Explanation(
+            Reason(part, points, "tells about the user") for part, points in one.points.items()
+        ),
+        measures=lambda one: {"known": likely.get(one.item.id, _FACT)},
+    )
+
+
+def _about_user(item: MemoryItem) -> float:
+    """Return how likely an item tells something about the user; 0 for what does not."""
+    if item.memory_type == "fact":
+        return _FACT
+    if not isinstance(item, HumanMemory) and is_spoken(item):
+        return 0.0
+    sentences = _SENTENCE.findall(shortened(item.content))
+    stated = " ".join(each for each in sentences if not is_question(each))
+    if _FIRST_PERSON.search(stated) is None or asks(item, is_question=False):
+        return 0.0
+    return _IS_SO if _STATE.search(stated) else _HAPPENED
+
+
+def _new_share(terms: Set[str], covered: Counter[str]) -> float:
+    """Return how much an item says that others have not, from 0 to 1."""
+    new = sum(1 / (1 + covered[term]) ** 2 for term in terms)
+    return min(1.0, new / _ENOUGH_TERMS) * new / max(len(terms), 1)
 
 
 async def by_meaning(
@@ -153,7 +230,7 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
     """Return the newest items, newest first, of those that hold a word of the question."""
     text = shortened(asked.text)
     more = MAX_LEFT_OUT if asked.explain else 0
-    wanted = list(dict.fromkeys(terms(text)))
+    wanted = list(dict.fromkeys(words.terms(text)))
     found = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
     scored = [
         Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(found)

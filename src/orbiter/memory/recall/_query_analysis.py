@@ -77,6 +77,16 @@ _ASKS_TO_TELL = lazy_pattern(
     r"|unfold(?:ed)?)\b",
     re.IGNORECASE,
 )
+_ABOUT_USER = lazy_pattern(
+    r"\W*(?:(?:hi|hey|so|and|ok|okay|please|can you|could you),?\s+)*(?:"
+    r"what (?:(?:else )?(?:do|did|can) )?you (?:already )?(?:know|remember|recall|tell me)"
+    r"(?: so far)? (?:about|of) {me}"
+    r"|(?:tell|remind) me (?:more |something |everything |all )?(?:you know )?about {me}"
+    r"|what (?:have|did) I (?:told|tell) you(?: so far)? about {me}|describe {me})"
+    r"(?: (?:so far|already|again|please|now))?\W*$".replace("{me}", "(?:me|myself|I|us)"),
+    re.IGNORECASE,
+)
+"""What asks for all that is known of the one who asks."""
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have|had)"
 _ASKS = lazy_pattern(
     r"\s*(?:(?:and|so|but|ok|okay|hi|hey|please),?\s+)?(?:"
@@ -150,6 +160,8 @@ class Question(NamedTuple):
     """Whether it is about what was, so that what is newer is no better answer."""
     asks_now: bool = False
     """Whether it says that it is about now."""
+    asks_about_user: bool = False
+    """Whether it asks for nothing but what is known of the user."""
     names: frozenset[str] = frozenset()
     """Those of its terms that name something, as "Greta" in "the budget of project Greta"."""
 
@@ -173,10 +185,9 @@ def asks(item: MemoryItem, *, is_question: bool) -> bool:
     A user may do so without a question: "Recommend a film". What an assistant suggests may be one:
     "How about Biscuit or Pepper?"
     """
-    if isinstance(item, AIMemory):
-        return is_question and _SUGGESTS.search(item.content) is None
-    is_user = isinstance(item, HumanMemory)
-    return is_question or (is_user and _REQUEST.match(item.content) is not None)
+    if is_question:
+        return not isinstance(item, AIMemory) or _SUGGESTS.search(item.content) is None
+    return isinstance(item, HumanMemory) and _REQUEST.match(item.content) is not None
 
 
 def matter_of(text: str) -> str | None:
@@ -265,6 +276,7 @@ def read(
         asks_you=_YOU.search(text) is not None,
         asks_past=_is_of_past(text, bool(times or from_events)),
         asks_now=_NOW.search(text) is not None,
+        asks_about_user=_ABOUT_USER.match(as_statement) is not None,
         names=names_in(text).intersection(terms),
     )
 

@@ -7,7 +7,7 @@ five memories and among thousands. `python -m benchmarks.recall_relevance` fits 
 
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from types import MappingProxyType
 
@@ -62,6 +62,30 @@ _TIMES = """
     monday tuesday wednesday thursday friday saturday sunday did happened summary summarize
 """
 _OWN = lazy_pattern(r"\b(?:I|my|me|mine|we|our|ours|us|user)\b", re.IGNORECASE)
+_OWNER = lazy_pattern(r"(?<!\w)([^\W\da-z_][\w-]+)['’]s\b")
+_KIN = {
+    "mother": "mother mom mum mama mommy mummy parent",
+    "father": "father dad daddy papa parent",
+    "sister": "sister sibling",
+    "brother": "brother sibling",
+    "daughter": "daughter child kid",
+    "son": "son child kid",
+    "wife": "wife partner spouse",
+    "husband": "husband partner spouse",
+    "girlfriend": "girlfriend partner",
+    "boyfriend": "boyfriend partner",
+    "grandmother": "grandmother grandma granny grandparent",
+    "grandfather": "grandfather grandpa granddad grandparent",
+    "aunt": "aunt auntie",
+    "uncle": "uncle",
+    "cousin": "cousin",
+    "niece": "niece",
+    "nephew": "nephew",
+    "boss": "boss manager",
+    "neighbour": "neighbour neighbor",
+    "roommate": "roommate flatmate",
+}
+"""Whom a word may mean: a parent is a mother or a father, and a mother is no father."""
 _IN_TIME = 0.5
 """Not fitted: how relevant what is of the time is to a question that names nothing else."""
 _ABOUT_ANOTHER = 0.3
@@ -189,16 +213,58 @@ def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> floa
     In a talk that tells nothing, as a name is said once. Neither does it in a note that somebody
     wrote about themselves.
     """
+    contradicts = _contradicts(question, item, held)
     missing = question.names - held - _time_terms()
     if question.times:  # which `date` is about
         missing = frozenset(name for name in missing if not _is_number(name))
     if missing and item.metadata.user_id is not None:
         missing -= frozenset(words.terms(item.metadata.user_id))
-    if not missing or _OWN.search(item.content) is not None:
-        return 0.0
+    if not missing or contradicts == 1 or _OWN.search(item.content) is not None:
+        return contradicts
     others = names_in(shortened(item.content)).difference(question.terms, _time_terms())
     kinds = set(map(_is_number, others))
-    return sum(_is_number(name) in kinds for name in missing) / len(question.names)
+    return max(
+        contradicts, sum(_is_number(name) in kinds for name in missing) / len(question.names)
+    )
+
+
+def _contradicts(question: Question, item: MemoryItem, held: Set[str]) -> float:
+    """Return how far an item is about another's than is asked for, from 0 to 1.
+
+    All of it is if it tells of a mother and not of the father, or of Eva's and not of Ben's. Half
+    of it is if one has a name and the other has not: Eva may be the mother.
+    """
+    wanted = _kin_in(question.terms)
+    owners = _owners_in(question.text) if question.names else frozenset()
+    if not (wanted or owners) or not owners.isdisjoint(held):
+        return 0.0
+    kin = _kin_in(terms_of(item))
+    if wanted and kin:
+        return float(kin.isdisjoint(wanted))
+    others = _owners_in(shortened(item.content))
+    if owners and others:
+        return float(others.isdisjoint(owners))
+    return 0.5 if (wanted and others) or (owners and kin) else 0.0
+
+
+def _kin_in(terms: Iterable[str]) -> frozenset[str]:
+    """Return whom the terms may mean."""
+    kin = _kin()
+    return frozenset().union(*(kin[term] for term in terms if term in kin))
+
+
+@cache
+def _kin() -> Mapping[str, frozenset[str]]:
+    named: dict[str, frozenset[str]] = {}
+    for who, written in _KIN.items():
+        for term in words.terms_of(written.split()):
+            named[term] = named.get(term, frozenset()) | {who}
+    return named
+
+
+def _owners_in(text: str) -> frozenset[str]:
+    """Return the terms of names that own something, as in "Eva's"."""
+    return frozenset(words.terms_of(name.lower() for name in _OWNER.findall(text)))
 
 
 def _is_number(name: str) -> bool:
@@ -223,11 +289,14 @@ def _time_terms() -> frozenset[str]:
 def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None) -> float:
     """Return the probability that what was measured so answers the question.
 
-    As far as the model does not know the language of the question, words decide. So they do for
+    What is `known` without a comparison is as it is. As far as the model does not know the language
+    of the question, words decide. So they do for
     what a text says without the word: a model sees no name in "I'm Alice". What happened at a time
     is told by when a memory is of, whatever its words are. A note about another than the
     question names is hardly an answer.
     """
+    if "known" in values:
+        return values["known"]
     weights = WEIGHTS if weights is None else weights
     likely = _probability(values, weights[weights_for(values)])
     coverage = values.get("coverage", 1.0)

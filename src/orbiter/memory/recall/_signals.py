@@ -21,7 +21,7 @@ from orbiter.memory.recall._features import (
     says_when,
     standardise,
 )
-from orbiter.memory.recall._query_analysis import Question, asks, is_question, written
+from orbiter.memory.recall._query_analysis import Question, is_question, written
 from orbiter.memory.tasks.offload import count_words
 from orbiter.memory.text.words import implied_terms
 
@@ -248,10 +248,7 @@ SIGNALS: tuple[Signal, ...] = (
         "question",
         "other",
         _asking,
-        lambda m: [
-            float(asks(item, is_question=text.is_question))
-            for item, text in zip(m.items, m.texts, strict=True)
-        ],
+        lambda m: list(map(float, m.asks)),
     ),
     Signal(
         "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
@@ -339,10 +336,19 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
     contained = dict.fromkeys(as_asked.get(term, term) for term in ordered)
     total = len({as_asked.get(term, term) for term in one.table.rarity})
     listed = ", ".join(f'"{word}"' for word in contained)
-    texts = (one.table.items[place].content for place in places)
-    is_meant = terms.issubset(term for text in texts for term in implied_terms(text))
-    verb = "is about" if is_meant else "contains"
+    verb = (
+        "is about"
+        if _is_meant(terms, [one.table.items[at].content for at in places])
+        else "contains"
+    )
     return f"{verb} {listed} ({len(contained)} of {total} word{'' if total == 1 else 's'})"
+
+
+def _is_meant(terms: set[str], texts: Sequence[str]) -> bool:
+    """Tell whether texts mean all of these terms, and have a word for none."""
+    if any(term in text.lower() for text in texts for term in terms):  # as mostly
+        return False
+    return terms.issubset(term for text in texts for term in implied_terms(text))
 
 
 def _others_more(one: Evidence) -> str:

@@ -177,8 +177,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def terms(text: str) -> list[str]:
     """Return the terms of *text*, repeats included: stems, without what tells nothing."""
     split = tokens(text)
-    found = terms_of(split, language=language_of(split, text))
-    return [*found, *_implied(split, text, found)]
+    literal = terms_of(split, language=language_of(split, text))
+    return [*literal, *_implied(split, text, literal)]
 
 
 def implied_terms(text: str) -> list[str]:
