@@ -300,21 +300,27 @@ async def test_a_stream_that_is_dropped_ends(served: Served) -> None:
 # Keys
 
 
-async def test_the_key_overrides_whom_a_call_names(served: Served, keys: KeyFile) -> None:
+async def test_a_call_that_names_another_than_the_key_is_refused(
+    served: Served, keys: KeyFile
+) -> None:
     url = await served(keys=keys, rate=1e6, burst=10**6)
     token = new_key(keys, "write", "alice")
     async with AgentMemory(url, token=token) as memory:
-        item = await memory.scope(user_id="bob").remember("tea")
+        item = await memory.scope(user_id="alice").remember("tea")
+        with pytest.raises(AccessError, match="this key is for user_id `alice`, not `bob`"):
+            await memory.scope(user_id="bob").remember("tea")
 
-        assert item.metadata.user_id == "alice"
-        assert await memory.scope(user_id="alice").get(item.id) == item
+        mine = await memory.remember("a program that names no user")
+        assert mine.metadata.user_id == "alice"
+        assert {each.id for each in await memory.unscoped().list()} == {item.id, mine.id}
         for call in (memory.stats, memory.verify, memory.audit.head):
             with pytest.raises(AccessError):
                 await call()
         with pytest.raises(AccessError):
             await memory.erase(user_id="bob")
     async with AgentMemory(url, token=new_key(keys, "read", "bob")) as memory:
-        assert await memory.scope(user_id="alice").list() == []
+        with pytest.raises(AccessError):
+            await memory.scope(user_id="alice").list()
         with pytest.raises(AccessError):
             await memory.scope(user_id="bob").remember("coffee")
         with pytest.raises((AccessError, QueryError)):

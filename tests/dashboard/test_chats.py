@@ -127,8 +127,8 @@ async def test_a_key_finds_its_chats_by_their_addresses_and_nobody_elses(
             assert found.json()["messages"] == each["messages"]
             assert found.json()["has_window"] is (each["session_id"] is not None)
         assert "bob" not in (await browser.get("/chats")).text
-        # What the key stands for is in place of what is asked.
         other = await browser.get("/chat", params={"id": "trip", "user_id": "bob"})
+        assert other.status_code == 403
         assert "without an agent" not in other.text
     assert counts == [3, 2, 1]
 

@@ -188,9 +188,10 @@ async def test_a_key_of_a_user_walks_in_that_users_graph(
     await Visitor(client(url, new_key(keys, "admin"))).look("/graph")
     ben = Visitor(client(url, new_key(keys, "read", "ben")))
 
-    for asked in ({}, {"user_id": "ann"}, {"term": "mia"}):
+    for asked in ({}, {"user_id": "ben"}, {"term": "mia"}):
         twin = await ben.twin("/graph", **asked)
         assert (twin["names"], twin["term"]) == (["kite"], None)
+    assert (await ben.http.get("/graph.json?user_id=ann")).status_code == 403
 
 
 async def test_hostile_words_are_text(memory: AgentMemory, served: Served, client: Client) -> None:

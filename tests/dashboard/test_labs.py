@@ -204,8 +204,10 @@ async def test_a_key_sees_only_its_own_in_the_labs(
 ) -> None:
     browser = client(await served(keys=keys), new_key(keys, "read", user="bob"))
 
+    unnamed = {name: value for name, value in TASK.items() if name != "user_id"}
     for path in ("/recall", "/context"):
-        html = (await browser.get(path, params=TASK)).text
+        assert (await browser.get(path, params=TASK)).status_code == 403
+        html = (await browser.get(path, params=unnamed)).text
         assert "Bob has dinner at eight" in html
         assert "by the sea" not in html
         assert 'name="user_id"' not in html

@@ -543,12 +543,14 @@ async def test_a_key_shows_only_the_points_of_its_user(
     own = {item.id for item in await memory.scope(user_id="ann").list(limit=100)}
 
     await client(str(site.base_url), new_key(keys, "admin", "bob")).get("/ui/map/points")
-    for path in ("/ui/map/points", "/ui/map/points?user_id=bob"):
+    for path in ("/ui/map/points", "/ui/map/points?user_id=ann"):
         assert set((await site.get(path)).json()["id"]) == own
-    assert "oak" not in (await site.get("/ui/map/groups?user_id=bob")).text
-    twin = (await site.get("/map.json?user_id=bob")).text
+    assert "oak" not in (await site.get("/ui/map/groups")).text
+    twin = (await site.get("/map.json")).text
     assert "sardines" in twin
     assert "mushroom" not in twin
+    for path in ("/ui/map/points", "/ui/map/groups", "/map.json"):
+        assert (await site.get(path, params={"user_id": "bob"})).status_code == 403
 
 
 async def test_hostile_values_are_escaped_and_made_visible(

@@ -99,10 +99,12 @@ async def test_a_key_of_a_user_sees_that_user_alone(
     await fill(memory)
     visitor = Visitor(client(await served(keys=keys), new_key(keys, "read", "ben")))
 
-    twin, people = await visitor.twin("/index", user_id="ann"), await visitor.twin("/users")
-    part = (await visitor.http.get("/ui/overview?user_id=ann")).text
+    twin, people = await visitor.twin("/index"), await visitor.twin("/users")
+    part = (await visitor.http.get("/ui/overview")).text
+    for path in ("/index.json", "/ui/overview", "/ui/suggest?field=tag"):
+        assert (await visitor.http.get(path, params={"user_id": "ann"})).status_code == 403
     offered = [
-        (await visitor.http.get("/ui/suggest", params={"field": field, "user_id": "ann"})).json()
+        (await visitor.http.get("/ui/suggest", params={"field": field})).json()
         for field in ("user_id", "agent_id", "chat", "key", "source", "tag")
     ]
 
@@ -181,9 +183,9 @@ async def test_users_with_entries_alone_are_listed_and_seen_by_nobody_else(
     assert "1 key-value entry" in page
     assert {each["user_id"]: each["entries"] for each in people} == {"ann": 1, "ben": 0, "cleo": 1}  # type: ignore[attr-defined]
     for visitor, own in ((cleo, ("cleo", 1)), (ben, ("ben", 0))):
-        for asked in ({}, {"user_id": "ann"}):
-            theirs: list[dict[str, object]] = (await visitor.twin("/users", **asked))["people"]  # type: ignore[assignment]
-            assert [(each["user_id"], each["entries"]) for each in theirs] == [own]
+        theirs: list[dict[str, object]] = (await visitor.twin("/users"))["people"]  # type: ignore[assignment]
+        assert [(each["user_id"], each["entries"]) for each in theirs] == [own]
+        assert (await visitor.http.get("/users.json?user_id=ann")).status_code == 403
 
 
 async def test_a_key_of_an_agent_lists_its_users_with_entries_alone(

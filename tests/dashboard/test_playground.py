@@ -62,7 +62,8 @@ async def test_a_reader_cannot_chat_and_a_key_stays_with_its_user(
 
     assert "may only read" in await reader.look("/playground")
     assert (await reader.send("/ui/playground", {}, message="hello")).status_code == 403
-    assert (await ben.send("/ui/playground", ANN, message="hello")).status_code == 200
+    assert (await ben.send("/ui/playground", ANN, message="hello")).status_code == 403
+    assert (await ben.send("/ui/playground", {}, message="hello")).status_code == 200
     assert (await memory.scope(user_id="ann").stats()).items == 0
     assert (await memory.scope(user_id="ben").stats()).items == 2
     unguarded = await ben.http.post("/ui/playground", data={"message": "hello"})

@@ -56,7 +56,7 @@ async def test_a_key_decides_whose_memories_a_call_is_about(
     ann, bob = new_key(keys, user="ann"), new_key(keys, user="bob")
     url = await serve(keys)
 
-    async with over_http(f"{url}/mcp?user_id=bob&everyone=true", ann, mode=era) as client:
+    async with over_http(f"{url}/mcp?user_id=ann&everyone=true", ann, mode=era) as client:
         [item_id] = (await call(client, "memory_add", texts="ann's tea"))["ids"]
     async with over_http(f"{url}/mcp", bob, mode=era) as client:
         theirs = await call(client, "memory_list")
@@ -67,6 +67,21 @@ async def test_a_key_decides_whose_memories_a_call_is_about(
     item = await memory.scope(user_id="ann").get(item_id)
     assert item is not None
     assert item.content == "ann's tea"
+
+
+async def test_an_address_that_names_another_than_the_key_is_refused(
+    serve: Serve, keys: KeyFile
+) -> None:
+    headers = {**BOTH, "Authorization": f"Bearer {new_key(keys, user='ann')}"}
+    url = f"{await serve(keys)}/mcp"
+
+    async with httpx.AsyncClient(headers=headers, timeout=HANG) as http:
+        other = await http.post(url, params={"user_id": "bob"}, json=PING)
+        own = await http.post(url, params={"user_id": "ann"}, json=PING)
+
+    assert other.status_code == 403
+    assert "this key is for user_id `ann`, not `bob`; leave `user_id` out" in other.text
+    assert own.status_code != 403
 
 
 async def test_two_keys_in_parallel_never_mix(serve: Serve, keys: KeyFile) -> None:

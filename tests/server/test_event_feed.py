@@ -246,10 +246,12 @@ async def test_a_key_of_another_hears_nothing_of_it_however_it_asks(
 ) -> None:
     http = client(await served(keys=keys, **BARE), new_key(keys, "read", "bob"))
 
-    async with listening(http, user_id="ann", everyone="true") as lines:
+    refused = await http.get("/v1/events", params={"user_id": "ann"})
+    async with listening(http, everyone="true") as lines:
         await memory.scope(user_id="ann").remember("hers")
         await memory.scope(user_id="ann").chat("c").add("hers, too")
         mine = await memory.scope(user_id="bob").remember("his")
         (event,) = await events(lines, 1)
 
+    assert refused.status_code == 403
     assert event["item_ids"] == [mine.id]

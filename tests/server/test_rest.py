@@ -628,7 +628,6 @@ async def test_what_is_anothers_is_not_there(
     fact = await theirs.facts.put("city", "secret")
     draft = await theirs.facts.propose("home", "secret", source=item)
     assert draft is not None
-    # Whatever she asks for, it is her own.
     api = client(url, new_key(keys, "write", ann))
     before = await memory.unscoped().list()
 
@@ -637,6 +636,10 @@ async def test_what_is_anothers_is_not_there(
             continue
         for foreign in (item.id, said.id, fact.id, draft.id):
             verb, path, body = _request(operation, foreign, user_id=bob, by=bob)
+            refused = await api.request(verb, path, json=body)
+            assert refused.status_code == 403, (operation.id, refused.text)
+            assert "secret" not in refused.text, operation.id
+            verb, path, body = _request(operation, foreign, by=bob)
             answer = await api.request(verb, path, json=body)
             assert "secret" not in answer.text, operation.id
             if "{item_id}" in operation.path or "{fact_id}" in operation.path:

@@ -466,10 +466,10 @@ async def tenants(
     return ann, bob, made.json()["id"]
 
 
-WHOSE = {"user_id": "ann", "everyone": "true", "by": "ann"}
+WHOSE = {"everyone": "true", "by": "ann"}
 
 
-async def test_the_key_stands_in_place_of_whatever_a_request_says(
+async def test_a_request_never_reaches_past_its_key(
     tenants: tuple[httpx.AsyncClient, httpx.AsyncClient, str], memory: AgentMemory
 ) -> None:
     _, bob, _ = tenants
@@ -626,6 +626,51 @@ async def test_a_role_does_what_it_may_and_no_more(
     assert (await admin.get("/v1/memories")).status_code == 422
 
 
+async def test_a_request_for_another_than_its_key_is_for_is_refused_at_every_door(
+    served: Served, client: Client, keys: KeyFile, memory: AgentMemory
+) -> None:
+    await memory.scope("bob").remember(SECRET)
+    url = await served(keys=keys, rate=10_000, burst=10_000)
+    ann = client(url, new_key(keys, "admin", "ann"))
+    before = await memory.unscoped().list()
+
+    for method, path in doors(served.app):  # type: ignore[arg-type]
+        for other in ("bob", "nobody"):
+            params = [("user_id", "ann"), ("user_id", other)]
+            answer = await ann.request(method, path, params=params)
+            if method == "HEAD" or path in ("/healthz", "/readyz"):
+                assert SECRET not in answer.text
+                continue
+            assert answer.status_code == 403, (method, path, answer.text)
+            if "X-Orbiter-Token" in answer.text:  # which changes of a page need before all else
+                continue
+            assert answer.json()["detail"] == (
+                f"this key is for user_id `ann`, not `{other}`; leave `user_id` out, or use a key "
+                f"for `{other}`"
+            )
+    assert await memory.unscoped().list() == before
+
+
+async def test_what_a_key_names_may_be_named_again_or_left_open(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    scope = MemoryMetadata(user_id="ann", agent_id="cook")
+    http = client(await served(keys=keys, **BARE), keys.create(scope=scope, role="write")[1])
+
+    for params, status in (
+        ({"user_id": "ann"}, 200),
+        ({"user_id": "ann", "agent_id": "cook"}, 200),
+        ({"session_id": "s"}, 200),
+        ({"user_id": "~default"}, 200),  # as a program says it that names no user
+        ({"everyone": "true"}, 200),  # everything that the key opens
+        ({"agent_id": "coder"}, 403),
+        ({"user_id": "Ann"}, 403),
+        ({"user_id": "ann", "agent_id": "coder"}, 403),
+    ):
+        answer = await http.get("/v1/memories", params=params)
+        assert answer.status_code == status, (params, answer.text)
+
+
 async def test_a_key_of_one_user_counts_no_other(
     served: Served, client: Client, keys: KeyFile, memory: AgentMemory
 ) -> None:
@@ -635,7 +680,7 @@ async def test_a_key_of_one_user_counts_no_other(
     bound, admin = client(url, new_key(keys, "admin", "ann")), client(url, new_key(keys, "admin"))
 
     for field, hers in (("tags", "hers"), ("user_id", "ann")):
-        for params in ({}, {"user_id": "bob"}, {"everyone": "true"}):
+        for params in ({}, {"user_id": "ann"}, {"everyone": "true"}):
             answer = await bound.post("/v1/counts", params=params, json={"field": field})
             assert answer.json() == {"counts": [{"value": hers, "items": 1}]}, params
     everyone = await admin.post("/v1/counts", params={"everyone": "true"}, json={"field": "tags"})

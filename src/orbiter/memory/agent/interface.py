@@ -66,7 +66,9 @@ class MemoryEngine(ABC):
     """Carries out the calls of an `AgentMemory` and of its handles."""
 
     held: Mapping[str, str] = MappingProxyType({})
-    """The scope to which the key of a server holds every call, whatever that says."""
+    """The scope to which the key of a server holds every call."""
+    leaves_scope_to_key = False
+    """Whether calls leave out what the key names; else a server refuses another name there."""
 
     @property
     @abstractmethod

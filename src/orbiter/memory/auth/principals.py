@@ -1,6 +1,6 @@
 """Keys and principals of a server: values, without the place where keys are kept.
 
-A key names a scope, and the server puts that in place of whatever a request says. Only the hash of
+A key names a scope, and the server holds every request to it. Only the hash of
 a key is kept. `KeyStore` is what a server asks; `KeyFile` and `KeyTable` are where keys are.
 """
 

@@ -191,7 +191,11 @@ class CommandContext:
             )
 
     def check_key(self, memory: "AgentMemory") -> None:
-        """Raise `UsageError` if the key of a server is for another scope than the options name."""
+        """Raise `UsageError` if the key of a server is for another scope than the options name.
+
+        The computer's user and the environment do not count: what the key names is meant.
+        """
+        memory._engine.leaves_scope_to_key = True  # noqa: SLF001 - of this library
         for name, value in memory._engine.held.items():  # noqa: SLF001 - of this library
             option = name.removesuffix("_id")
             chosen, origin = self.target.setting(option)

@@ -112,7 +112,7 @@ class RemoteEngine(MemoryEngine):
     def events(self, session: ScopeSession) -> EventStream:
         """Return what happens on the server from now on, for `async for`."""
         return RemoteEvents(
-            self._link, Request("GET", "/v1/events", _scope_query(session)), session.scope
+            self._link, Request("GET", "/v1/events", self._scope_query(session)), session.scope
         )
 
     @traced("store.init")
@@ -157,8 +157,8 @@ class RemoteEngine(MemoryEngine):
             raise self._link.not_here(f"`{name}`")
         arguments = inspect.signature(method).bind(handle, *args, **kwargs).arguments
         del arguments["self"]
-        scope_query = _scope_query(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
-        return await Caller(self._link, scope_query, names).call(operation, arguments)
+        query = self._scope_query(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
+        return await Caller(self._link, query, names).call(operation, arguments)
 
     # Files, which `import_file` and `export_file` leave to the engine
 
@@ -176,7 +176,7 @@ class RemoteEngine(MemoryEngine):
         from orbiter.memory.client._file_transfers import import_there  # noqa: PLC0415 - seldom needed
 
         fields = {"format": format, "owner": owner, **asdict(columns)}
-        query = _scope_query(session) | {
+        query = self._scope_query(session) | {
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in fields.items()
             if value is not None
@@ -194,18 +194,20 @@ class RemoteEngine(MemoryEngine):
         """Write what the server sends."""
         from orbiter.memory.client._file_transfers import export_there  # noqa: PLC0415
 
-        query = {**_scope_query(session), "format": format}
+        query = {**self._scope_query(session), "format": format}
         return await export_there(self._link, query, target, progress=progress)
 
-
-def _scope_query(session: ScopeSession) -> dict[str, str]:
-    """Return what a request says of whose memories it is about, and who acts."""
-    named: dict[str, str] = {
-        name: value for name in SCOPE_FIELDS if (value := getattr(session.scope, name))
-    }
-    by = actor(session.by)
-    source = {} if session.read_from == "primary" else {"read_from": session.read_from}
-    return (named or {"everyone": "true"}) | ({} if by is None else {"by": by}) | source
+    def _scope_query(self, session: ScopeSession) -> dict[str, str]:
+        """Return what a request says of whose memories it is about, and who acts."""
+        left_out = self.held if self.leaves_scope_to_key else {}
+        named: dict[str, str] = {
+            name: value
+            for name in SCOPE_FIELDS
+            if name not in left_out and (value := getattr(session.scope, name))
+        }
+        by = actor(session.by)
+        source = {} if session.read_from == "primary" else {"read_from": session.read_from}
+        return (named or {"everyone": "true"}) | ({} if by is None else {"by": by}) | source
 
 
 def _check_left(settings: MemorySettings) -> None:

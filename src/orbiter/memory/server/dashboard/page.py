@@ -143,16 +143,6 @@ class Ask:
             asked["by"] = self.server.settings.dashboard_by  # but not the memory's own user
         return handle_of(self.server.memory, self.principal, asked)
 
-    @cached_property
-    def ignored(self) -> dict[str, str]:
-        """What the address asks for in vain, as the key names somebody else."""
-        asked, held = self.request.query_params, self.principal.scope
-        return {
-            name: asked[name]
-            for name in SCOPE_FIELDS
-            if asked.get(name) and getattr(held, name) not in (None, asked[name])
-        }
-
     def text(self, name: str, default: str = "") -> str:
         """Return what the address says *name* is."""
         return self.request.query_params.get(name, default)
@@ -183,7 +173,6 @@ class Ask:
                 (name, value, self._wider(path, [name])) for name, value in self.scope.items()
             ],
             "unnarrowed": self._wider(path, list(self.scope)),
-            "ignored": self.ignored,
             "twin": f"{twin_of(path)}?{self.request.url.query}",
             "token": self.server.token_for(self.principal),
             "principal": self.principal,
@@ -335,7 +324,6 @@ def as_page(problem: Response, request: Request) -> Response:
     data = {
         **frame,
         "scope": {},
-        "ignored": {},
         "twin": "",
         "status": status,
         "headline": _HEADLINES.get(status, "Request failed"),

@@ -1,7 +1,8 @@
 """Scope of a request: what it asks for, limited to what its key allows.
 
 A name that is there but empty is refused before any route is looked for: taken for a name that was
-left out, it would widen what the request is about to all that its key opens.
+left out, it would widen what the request is about to all that its key opens. So is a name that is
+not the key's: answered for the key's own, a program could take one user's memories for another's.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.agent.interface import check_source
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.model.items import DEFAULT_USER
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.state import principal_of, state_of
 
@@ -27,16 +29,18 @@ _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
 class ScopeMiddleware:
-    """Middleware that refuses an empty scope field in the query of any request."""
+    """Middleware that refuses a scope field that is empty, or not the key's, in any query."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or raise `QueryError`."""
+        """Pass a request on, or raise `QueryError` or `AccessError`."""
         if scope["type"] == "http" and scope.get("query_string"):
             query = scope.get("query_string", b"").decode("latin-1")
-            check_names(parse_qsl(query, keep_blank_values=True, errors="replace"))
+            pairs = parse_qsl(query, keep_blank_values=True, errors="replace")
+            check_names(pairs)
+            _check_held(pairs, scope["state"]["principal"])
         await self._app(scope, receive, send)
 
 
@@ -47,15 +51,31 @@ def check_names(pairs: Iterable[tuple[str, str]]) -> None:
             raise QueryError(f"`{name}` is empty; give a name, or leave `{name}` out")
 
 
+def _check_held(pairs: Iterable[tuple[str, str]], principal: Principal) -> None:
+    """Raise `AccessError` if one of *pairs* names somebody else than the key does.
+
+    `DEFAULT_USER` is nobody else: so a program says that it names no user.
+    """
+    for name, value in pairs:
+        held = getattr(principal.scope, name) if name in SCOPE_FIELDS else None
+        if held not in (None, value) and (name, value) != ("user_id", DEFAULT_USER):
+            raise AccessError(
+                f"this key is for {name} `{held}`, not `{value}`; leave `{name}` out, or use a key "
+                f"for `{value}`"
+            )
+
+
 def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str]) -> ScopedMemory:
     """Return the handle for a request that asks for the scope in *asked*.
 
-    What the key names stands in place of what is asked. Only an administrator's key that names
-    nobody reaches everyone's memories, and only an administrator acts in another's name. A name
-    that is empty is a `QueryError`, also where the key names somebody.
+    What the key names need not be asked for; another name there is an `AccessError`. Only an
+    administrator's key that names nobody reaches everyone's memories, and only an administrator
+    acts in another's name. A name that is empty is a `QueryError`, also where the key names
+    somebody.
     """
     fields = dict(asked)
     check_names(fields.items())
+    _check_held(fields.items(), principal)
     source = check_source(fields.get("read_from"))
     held = {name: getattr(principal.scope, name) for name in SCOPE_FIELDS}
     is_bound = any(value is not None for value in held.values())
