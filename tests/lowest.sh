@@ -26,5 +26,5 @@ failed=0
 run "$venv-lowest" ann,client,local,openai,otel,postgres,redis,testing,vector \
 	tests/unit tests/messages tests/context tests/seeds tests/embeddings tests/episodic tests/recall || failed=1
 run "$venv-lowest-all" all \
-	tests/cli tests/mcp tests/server/test_rest.py tests/agent/test_telemetry.py tests/client/test_remote_parity.py || failed=1
+	tests/cli tests/mcp tests/server/test_rest.py tests/server/test_oidc.py tests/agent/test_telemetry.py tests/client/test_remote_parity.py || failed=1
 exit $failed

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 import time
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -305,14 +306,16 @@ async def test_many_forged_tokens_of_a_known_key_are_one_fetch(
     tokens = TokenVerifier(replace(settings, pause=HANG))
     other = rsa.generate_private_key(65537, 2048)
     assert await tokens.check(issuer.token()) is not None
+    tokens._tried_at = None  # as if the pause since the first fetch were over
 
     found = await asyncio.gather(*(tokens.check(issuer.token(signer=other)) for _ in range(20)))
+    again = await asyncio.gather(*(tokens.check(issuer.token(signer=other)) for _ in range(20)))
     still = await tokens.check(issuer.token())
     await tokens.close()
 
-    assert found == [None] * 20
+    assert found == again == [None] * 20
     assert still is not None
-    assert issuer.asked == ["/.well-known/openid-configuration", "/keys"]
+    assert issuer.asked == ["/.well-known/openid-configuration", "/keys"] * 2
 
 
 async def test_keys_that_are_symmetric_short_or_broken_are_left_out(
@@ -327,7 +330,8 @@ async def test_keys_that_are_symmetric_short_or_broken_are_left_out(
         {"kty": "EC", "kid": "empty"},
     ]  # fmt: skip
     forged = jwt.encode({"sub": "ann"}, b"s" * 32, algorithm="HS256", headers={"kid": "secret"})
-    with pytest.warns(jwt.warnings.InsecureKeyLengthWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of PyJWT say that it is short
         weak = issuer.token("short", signer=short)
 
     assert await tokens.check(issuer.token()) is not None
