@@ -3,7 +3,8 @@
 import random
 import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -401,3 +402,89 @@ async def test_a_recall_of_a_conversation_reads_five_times(
 
     assert hits[0].item.id == "ann8"
     assert len(reads) == 5  # newest, words, nearest, neighbours with cosines, word vectors
+
+
+# Two versions over one file, whose terms differ
+
+LISTED = "SELECT value FROM memory_meta WHERE key = 'listed_to'"
+
+
+@contextmanager
+def newer_version() -> Iterator[None]:
+    """Have this process be of a version that makes other terms."""
+    made = words.terms
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "VERSION", words.VERSION + 1)
+        patch.setattr(words, "terms", lambda text: [f"{term}z" for term in made(text)])
+        yield
+
+
+def made_by(path: Path) -> int:
+    return int(by_hand(path, "SELECT value FROM memory_meta WHERE key = 'terms'")[0][0])
+
+
+async def ids(store: SQLiteMemoryStore, term: str) -> list[str]:
+    found = await store.match_words([term], Query(metadata=ANN, limit=50))
+    return sorted(item.id for item in found.items)
+
+
+async def test_an_older_version_leaves_the_terms_of_a_newer_one(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    async with SQLiteMemoryStore(path) as store:
+        await store.add_many(items(3))
+        assert await ids(store, "paint") == ["ann0", "ann1", "ann2"]
+    with newer_version():
+        async with SQLiteMemoryStore(path) as store:
+            assert await ids(store, "paintz") == ["ann0", "ann1", "ann2"]
+
+    async with SQLiteMemoryStore(path) as older:
+        await older.add(HumanMemory(id="ann3", content="painting more", metadata=ANN))
+        await older.delete("ann1")
+        assert await ids(older, "paint") == ["ann0", "ann2", "ann3"]
+        assert (await older.verify()).problems == ()
+
+    assert made_by(path) == words.VERSION + 1
+    with newer_version():
+        async with SQLiteMemoryStore(path) as store:
+            assert await ids(store, "paintz") == ["ann0", "ann2", "ann3"]
+            assert (await store.verify()).problems == ()
+
+
+async def test_a_running_older_version_writes_beside_a_newer_one(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    async with SQLiteMemoryStore(path) as older:
+        await older.add_many(items(600))
+        assert len(await ids(older, "paint")) == 50
+        for turn in range(3):
+            with newer_version():
+                async with SQLiteMemoryStore(path) as newer:
+                    assert len(await ids(newer, "paintz")) == 50
+                    assert await ids(newer, "zebraz") == [f"more{n}" for n in range(turn)]
+                    assert (await newer.verify()).problems == ()
+                listed = by_hand(path, LISTED)
+            more = HumanMemory(id=f"more{turn}", content="zebra", metadata=ANN)
+            await older.add(more)
+            await older.add(HumanMemory(id=f"ann{turn}", content="changed", metadata=ANN))
+            assert await ids(older, "zebra") == [f"more{n}" for n in range(turn + 1)]
+            await older.catch_up()
+            assert made_by(path) == words.VERSION + 1
+            assert by_hand(path, LISTED) == listed
+
+
+async def test_what_an_older_version_erases_leaves_no_term_of_a_newer_one(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    secret = HumanMemory(id="s", content="xylophone", metadata=ANN)
+    with newer_version():
+        async with SQLiteMemoryStore(path) as store:
+            await store.add_many([*items(9), secret])
+            assert await ids(store, "xylophonz") == ["s"]
+
+    async with SQLiteMemoryStore(path) as older:
+        await older.erase(item_ids=["s"])
+
+    assert b"xylophonz" not in path.read_bytes()
+    with newer_version():
+        async with SQLiteMemoryStore(path) as store:
+            assert await ids(store, "xylophonz") == []
+            assert len(await ids(store, "paintz")) == 9
+            assert (await store.verify()).problems == ()

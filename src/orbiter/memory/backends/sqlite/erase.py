@@ -235,7 +235,7 @@ def _folded(probe: Probe) -> bytes:
 
 def _listed(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
     """Return the parts of terms that are those of rows which are listed now."""
-    if not found or not schema.has_terms(connection):
+    if not found or not schema.has_index(connection, "memory_terms"):
         return set()
     held: set[Probe] = set()
     connection.execute(

@@ -1,6 +1,7 @@
 """The schema of a SQLite file: whose it is, which indexes it has, and which items are expired."""
 
 import json
+import logging
 import sqlite3
 
 from orbiter.memory.backends.sql.original_rows import has_original_columns
@@ -15,6 +16,7 @@ __all__ = [
     "CLOCK",
     "EXPIRED",
     "INDEXING",
+    "OWN_TERMS",
     "WORDS",
     "check_owner",
     "has_index",
@@ -26,6 +28,8 @@ __all__ = [
     "not_expired",
     "read_indexed_by",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
 
@@ -46,6 +50,9 @@ def not_expired(item: str = "memory_items") -> str:
         f"({item}.extra_json = '{{}}' OR NOT {has_end(f'{item}.')} OR {end(f'{item}.')} >= {CLOCK})"
     )
 
+
+OWN_TERMS = "SELECT 1 FROM memory_meta WHERE key = 'terms' AND value = ?1"
+"""Read with `words.VERSION`: whether the index holds terms as this version makes them."""
 
 INDEXING = f"CASE WHEN instr(metadata, '\"{INDEXED_BY}\"') THEN metadata END"
 """Of a row that may say by what it is indexed, the metadata; of most rows, NULL."""
@@ -111,9 +118,17 @@ def make_words(connection: sqlite3.Connection) -> None:
 
 
 def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None:
-    """Make the index of terms, where this SQLite can; rebuild it if terms have changed."""
+    """Make the index of terms, where this SQLite can; rebuild it if an older version made it.
+
+    That of a newer version stays: its processes use it, and would rebuild it in turn.
+    """
     made_by = connection.execute("SELECT value FROM memory_meta WHERE key = 'terms'").fetchone()
-    if rebuild or made_by != (words.VERSION,):
+    if made_by is not None and made_by[0] > words.VERSION and not rebuild:
+        _LOG.warning(
+            "a newer version of orbiter-memory has indexed the words of this file; this one reads "
+            "memories one by one. If it stays, rebuild the index with: orbiter-memory reindex"
+        )
+    elif rebuild or made_by != (words.VERSION,):
         connection.execute("DROP TABLE IF EXISTS memory_terms")
         connection.execute("DELETE FROM memory_unlisted")
         connection.execute("DELETE FROM memory_owners")
@@ -141,8 +156,13 @@ def has_words(connection: sqlite3.Connection) -> bool:
 
 
 def has_terms(connection: sqlite3.Connection) -> bool:
-    """Tell whether terms are indexed and this SQLite can read the index."""
-    return has_index(connection, "memory_terms")
+    """Tell whether terms are indexed as this version makes them, and this SQLite can read them.
+
+    Another version over the same file makes others, as during an upgrade. Then this one neither
+    asks the index nor changes it: words in it can only be taken out by who has put them in.
+    """
+    is_ours = connection.execute(OWN_TERMS, [words.VERSION]).fetchone() is not None
+    return is_ours and has_index(connection, "memory_terms")
 
 
 def has_index(connection: sqlite3.Connection, name: str) -> bool:

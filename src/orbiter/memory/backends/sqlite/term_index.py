@@ -119,7 +119,13 @@ def documents(content: str, user_id: str | None, indexing: str | None = None) ->
 
 
 def relist_some() -> Steps[None]:
-    """Bring at most a chunk of the rows that were changed since they were listed up to date."""
+    """Bring at most a chunk of the rows that were changed since they were listed up to date.
+
+    An index of another version is emptied, for that one to list all rows again.
+    """
+    if not (yield Statement(schema.OWN_TERMS, [words.VERSION])):
+        yield from _empty()
+        return
     has_terms = bool((yield Statement(_HAS_TERMS)))
     columns = f"place, ifnull(length(content), 0), place <= {MARK}"
     sizes = yield Statement(waiting("memory_unlisted", columns, MARK, CHUNK))
@@ -136,6 +142,17 @@ def relist_some() -> Steps[None]:
         yield from _list((yield Statement(_select(where), [json.dumps(here)])))
     places = [(row[0],) for row in some]
     yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
+
+
+def _empty() -> Steps[None]:
+    """Take everything out of the index, without knowing what was put in."""
+    if (yield Statement(_HAS_TERMS)):
+        yield Statement("INSERT INTO memory_terms (memory_terms) VALUES ('delete-all')")
+    if (yield Statement(_HAS_COUNTS)):
+        yield Statement("DELETE FROM memory_counts")
+    yield Statement("DELETE FROM memory_owners")
+    yield Statement("DELETE FROM memory_unlisted")
+    yield Statement("UPDATE memory_meta SET value = 0 WHERE key = 'listed_to'")
 
 
 def waiting(table: str, columns: str, mark: str, limit: int) -> str:
@@ -260,6 +277,8 @@ def change(connection: sqlite3.Connection, steps: Steps[None]) -> None:
 
 
 def _list_next() -> Steps[None]:
+    if not (yield Statement(schema.OWN_TERMS, [words.VERSION])):  # since a moment ago
+        return
     yield from relist_some()
     if (yield Statement("SELECT 1 FROM memory_unlisted LIMIT 1")):
         return
