@@ -1,9 +1,11 @@
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.text.ranking import diversify, fuse_ranks, recency
+from orbiter.memory.text.ranking import diversify, for_prompt, fuse_ranks, recency
+from orbiter.memory.text.words import is_filler
 
 NOW = datetime(2025, 1, 2, tzinfo=UTC)
 
@@ -51,3 +53,54 @@ def test_senseless_parameters_are_refused() -> None:
         recency(NOW, now=NOW, half_life_hours=0)
     with pytest.raises(QueryError, match="weight"):
         diversify([], lambda _left, _right: 0.0, limit=1, weight=2)
+
+
+FILLER = (
+    *(
+        "Okay, noted.",
+        "Thanks!",
+        "Lovely!",
+        "Good.",
+        "You're welcome!",
+        "Great, thank you so much.",
+    ),
+    *("No problem at all.", "Have a nice day!", "Got it, thanks.", "Yes, I will remember that."),
+    *("Vielen Dank!", "Alles klar, danke dir", "Bis bald!", "C'est noté, merci !", "Très bien."),
+    *("Perfecto, gracias.", "Спасибо, понятно.", "谢谢！", "好的。", "ありがとうございます"),
+)
+TELLING = (
+    *("I'm Will.", "Hi, I am Will", "My room is 12.", "No cilantro, ever", "Mia", "17 °C", "42"),
+    *(
+        "I like tea",
+        "I am allergic",
+        "No meat.",
+        "yes, the red one",
+        "It's at 5",
+        "Nice has a beach",
+    ),
+    *("Good Omens is my book", "会議は来週の火曜日です", "👍", ""),
+)
+
+
+@pytest.mark.parametrize("text", FILLER)
+def test_what_is_only_polite_is_filler(text: str) -> None:
+    assert is_filler(text)
+
+
+@pytest.mark.parametrize("text", TELLING)
+def test_what_tells_something_is_no_filler(text: str) -> None:
+    assert not is_filler(text)
+
+
+@dataclass
+class Answer:
+    content: str
+    relevance: float
+
+
+def test_filler_never_reaches_a_prompt() -> None:
+    hits = [Answer("Okay, noted.", 0.6), Answer("Mia is allergic to peanuts", 0.4)]
+
+    assert for_prompt(hits) == hits[1:]
+    assert for_prompt(hits[:1]) == []
+    assert for_prompt(hits, min_relevance=0.0) == hits

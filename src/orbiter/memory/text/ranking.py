@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.errors import QueryError
+from orbiter.memory.text.words import is_filler
 
 __all__ = [
     "ANSWERED",
@@ -119,16 +120,18 @@ def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list
     """Return those of *hits* that belong into a prompt, in their order.
 
     With *min_relevance*, those that reach it. Else what surely does not answer is left out, and all
-    of them if nothing answers. What hardly does comes last, and so does what only asks: there may
-    be no room for all. It is left out beside a sure answer. Hits over time stay in its order.
+    of them if nothing answers; so is what is only polite, such as "Okay, noted.". What hardly does
+    comes last, and so does what only asks: there may be no room for all. It is left out beside a
+    sure answer. Hits over time stay in its order.
     """
     if min_relevance is not None:
         return [hit for hit in hits if hit.relevance >= min_relevance]
-    if not is_answered(hits):
+    telling = [hit for hit in hits if not is_filler(hit.content)]
+    if not is_answered(telling):
         return []
     is_spread = getattr(hits, "spread", False)
-    best = 0.0 if is_spread else max(hit.relevance for hit in hits)
-    kept = [hit for hit in hits if hit.relevance >= least_relevance(best)]
+    best = 0.0 if is_spread else max(hit.relevance for hit in telling)
+    kept = [hit for hit in telling if hit.relevance >= least_relevance(best)]
     if not is_spread:
         kept.sort(key=lambda hit: hit.relevance < ANSWERED or _only_asks(hit.content))
     return kept

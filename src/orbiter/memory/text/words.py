@@ -27,6 +27,7 @@ from orbiter.memory.text.stemming import stem
 __all__ = [
     "VERSION",
     "implied_terms",
+    "is_filler",
     "is_of_other_script",
     "is_unspaced",
     "passages",
@@ -423,3 +424,57 @@ def _has_rare_space(text: str) -> bool:
     if text.isascii():  # a search for each takes a tenth of one for all
         return any(map(text.__contains__, "\t\r\v\f\x1c\x1d\x1e\x1f"))
     return search(_RARE_SPACE, text, reach=0) is not None
+
+
+_COURTESY = frozenset(
+    """
+    ok okay k kk thanks thank thx cheers please welcome hi hello hey bye goodbye noted understood
+    sure great good nice lovely perfect cool fine alright right yes yeah yep yup no nope wow oh ah
+    aha hm hmm sorry excellent wonderful awesome fantastic super brilliant absolutely exactly indeed
+    certainly definitely interesting agreed done well
+    danke dank vielen bitte gern gerne gut guten schon prima klar alles genau verstanden notiert ja
+    nein hallo tschuss toll genial stimmt
+    merci bien bonjour salut oui non parfait accord super note compris entendu voila
+    gracias vale bueno bien perfecto hola si claro entendido anotado genial adios
+    grazie bene va perfetto ciao capito certo prego
+    obrigado obrigada bem perfeito ola sim nao certo entendido
+    bedankt dankjewel prima goed mooi ja nee hoi begrepen
+    спасибо хорошо ладно да нет пожалуйста понятно привет пока отлично
+    谢谢 好的 好 是的 嗯 你好 再见 明白 了解
+    ありがとう ありがとうございます はい いいえ わかりました 了解です
+    감사합니다 네 안녕하세요 알겠습니다
+    """.split()  # noqa: SIM905 - read by people
+)
+"""Words that are polite and tell nothing, without accents as `tokens` returns them."""
+_PHRASE = lazy_pattern(
+    r"(?i)\b(?:have a (?:nice|good|great|lovely) (?:day|evening|night|weekend|trip|one)"
+    r"|good (?:morning|day|afternoon|evening|night)|of course|no (?:problem|worries)(?: at all)?"
+    r"|my pleasure|same to you|(?:see|talk to) you(?: (?:soon|later|then|tomorrow))?|got it|will do"
+    r"|sounds (?:good|great)|(?:good|glad|happy) to (?:know|hear|help)(?: that)?|so much"
+    r"|how are you(?: (?:doing|today))*|(?:let me know|is there|do you need)(?: if)? anything else"
+    r"|i(?:'ll| will) (?:remember|keep) (?:that|it)(?: in mind)?|bis (?:bald|dann|später|morgen)"
+    r"|guten (?:morgen|tag|abend)|gute nacht|kein problem|de rien|de nada|bonne (?:journée|soirée)"
+    r"|buenos días|buenas (?:tardes|noches)|d'accord)\b"
+)
+_INNER_NAME = lazy_pattern(r"(?<=[^\W\d_A-Z,;] )(?!I\b)[A-Z][^\W\d_]*")
+_FILLER_LENGTH = 100
+
+
+def is_filler(text: str) -> bool:
+    """Tell whether a text is polite and tells nothing, such as "Okay, noted." or "Thanks!".
+
+    A number, a name within a sentence, or any word that is neither polite nor a stop word of a
+    known language tells something.
+    """
+    if len(text) > _FILLER_LENGTH or not text.strip():
+        return False
+    rest = _PHRASE.sub(" ", text)
+    if any(name.casefold() not in _COURTESY for name in _INNER_NAME.findall(rest)):
+        return False
+    said = list(tokens(rest))
+    if not said:
+        return rest != text
+    own = stop_words(language) if (language := language_of(said, rest)) != ENGLISH else frozenset()
+    return all(word in COMMON or word in _COURTESY or word in own for word in said) and any(
+        word in _COURTESY for word in tokens(text)
+    )
