@@ -250,3 +250,22 @@ async def test_a_summary_without_room_is_left_out_and_reported(soul: Path) -> No
     )
     assert left.tokens > 50
     assert "summary" not in context.parts
+
+
+async def test_a_shortened_summary_keeps_what_tells_most_and_what_is_newest(soul: Path) -> None:
+    lines = [f"User: We spoke about the plan and about the garden, part {n}" for n in range(30)]
+    lines[4] = "User: Mia Novak is allergic to peanuts and to 2 kinds of fish"
+    lines[29] = "User: The flight leaves on 14 May at 9:40 from Gate B12"
+    conversation = dialogue(40)
+
+    context = await ContextManager(soul).assemble(
+        "Go", conversation=conversation, summary="\n".join(lines), budget=900
+    )
+
+    shown = shown_summary(context).splitlines()
+    assert 2 < len(shown) < len(lines)
+    assert lines[4] in shown
+    assert lines[29] in shown
+    assert lines[0] not in shown
+    assert [line for line in lines if line in shown] == shown[:-1]
+    assert shown[-1].endswith("more characters]")

@@ -166,7 +166,7 @@ async def test_sentences_are_kept_word_for_word_and_in_order() -> None:
     summary = await _summary(dialogue, max_sentences=4)
     text = " ".join(_lines(dialogue))
 
-    places = [text.index(sentence) for sentence in summary.splitlines()]
+    places = [text.index(line.removeprefix("User: ")) for line in summary.splitlines()]
 
     assert len(places) == 4
     assert places == sorted(places)
@@ -212,9 +212,9 @@ async def test_repetition_takes_one_place() -> None:
     summary = await ExtractiveSummarizer(max_sentences=3).summarize(text)
 
     assert summary.splitlines() == [
-        "The launch is on 7 July 2026.",
-        "Bring the contract.",
-        "Call Maria Lopez.",
+        "User: The launch is on 7 July 2026.",
+        "User: Bring the contract.",
+        "User: Call Maria Lopez.",
     ]
 
 
@@ -228,7 +228,7 @@ async def test_something_is_said_without_words_too() -> None:
 
     result = await generate_summary(items, SummaryConfig(), ExtractiveSummarizer())
 
-    assert result.summaries["conversation"].startswith("👍")
+    assert result.summaries["conversation"].startswith("User: 👍")
 
 
 async def test_chinese_sentences_are_told_apart() -> None:
@@ -236,13 +236,13 @@ async def test_chinese_sentences_are_told_apart() -> None:
 
     summary = await ExtractiveSummarizer(max_sentences=2).summarize(text)
 
-    assert summary.splitlines() == ["我下周三去上海出差。", "酒店预算是800元。"]
+    assert summary.splitlines() == ["User: 我下周三去上海出差。", "User: 酒店预算是800元。"]
 
 
 async def test_a_tool_call_tells_less_than_a_person() -> None:
     text = '[HUMAN]: I live in Oslo.\n[AI]: → get_weather({"city": "Oslo", "unit": "C"})'
 
-    assert await ExtractiveSummarizer(max_sentences=1).summarize(text) == "I live in Oslo."
+    assert await ExtractiveSummarizer(max_sentences=1).summarize(text) == "User: I live in Oslo."
 
 
 async def test_data_of_a_tool_leaves_its_place_to_what_people_say() -> None:
@@ -264,7 +264,8 @@ async def test_a_summary_so_far_is_read_line_by_line() -> None:
 
     twice = await roll_summary(once.summaries, [HumanMemory(content="Ok?")], config, summarizer)
 
-    assert twice.summaries["conversation"].splitlines() == ["My room is 12.", "My name is Ada."]
+    said = ["User: My room is 12.", "User: My name is Ada."]
+    assert twice.summaries["conversation"].splitlines() == said
 
 
 async def test_facts_live_through_many_rolling_summaries() -> None:
@@ -279,3 +280,33 @@ async def test_facts_live_through_many_rolling_summaries() -> None:
         summaries = (await roll_summary(summaries, items, config, summarizer)).summaries
 
     assert all(fact in summaries["conversation"] for fact in facts)
+
+
+async def test_each_line_names_who_said_it_and_politeness_is_left_out() -> None:
+    text = (
+        "[HUMAN]: We fly to Lisbon on 14 May.\n[AI]: Lovely! Tram 28 is empty before nine.\n"
+        "[HUMAN]: Good. Thanks!\n[AI]: You're welcome.\n[TOOL]: 24 °C, sunny\n"
+        "[Priya Raman]: I lead the design."
+    )
+
+    summary = await ExtractiveSummarizer().summarize(text)
+
+    assert summary.splitlines() == [
+        "User: We fly to Lisbon on 14 May.",
+        "Assistant: Tram 28 is empty before nine.",
+        "Tool: 24 °C, sunny.",
+        "Priya Raman: I lead the design.",
+    ]
+
+
+async def test_what_was_said_last_has_a_place_after_many_rounds() -> None:
+    config, summarizer = SummaryConfig(keep_recent=0), ExtractiveSummarizer(max_sentences=4)
+    summaries: dict[str, str] = {}
+    for month in ("March", "April", "May", "June", "July", "August", "October"):
+        items: list[MemoryItem] = [HumanMemory(content=f"The {month} budget is paid to Anna")]
+        items.append(HumanMemory(content=f"Our {month} meeting is in the garden room"))
+        summaries = (await roll_summary(summaries, items, config, summarizer)).summaries
+
+    kept = summaries["conversation"].splitlines()
+    assert "October" in kept[-1]
+    assert sum("User: " in line for line in kept) == len(kept) == 4

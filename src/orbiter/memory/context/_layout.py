@@ -20,7 +20,7 @@ from orbiter.memory.context._sections import (
     find_visible,
     join,
 )
-from orbiter.memory.context.entries import Candidate, Reason, TrustRule, speaker
+from orbiter.memory.context.entries import Candidate, Reason, TrustRule, fit_lines, speaker
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, closing_line
 from orbiter.memory.conversation.tokens import (
     CONVERSATION_TOKENS,
@@ -99,7 +99,10 @@ def fit_entries(
 
 def _fitting(entry: Entry, want: int, room: int, cost: Cost) -> Entry | None:
     """Return *entry*, which costs *want*, or as much of it as fits in *room*."""
-    return entry if want <= room else shorten(entry, room, cost=cost)
+    if want <= room:
+        return entry
+    lines = fit_lines(entry, room, cost=cost) if entry.source == "summary" else None
+    return lines or shorten(entry, room, cost=cost)
 
 
 def round_down(room: int) -> int:

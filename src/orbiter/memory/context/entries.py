@@ -1,7 +1,8 @@
 """Entries of a context: what is remembered, who said it, when, how far to trust it."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -34,6 +35,7 @@ __all__ = [
     "candidate",
     "check_memories",
     "default_trust",
+    "fit_lines",
     "memory_entry",
     "message_entries",
     "speaker",
@@ -72,7 +74,7 @@ TrustRule = Callable[[MemoryItem | EpisodicMemory], Trust]
 Reason = Literal["budget", "shortened", "status", "scope", "duplicate", "kind", "incomplete"]
 """Why something was left out.
 
-`budget`: no room. `shortened`: only its beginning is shown. `status`: it is a draft or was
+`budget`: no room. `shortened`: only a part is shown. `status`: it is a draft or was
 discarded. `scope`: it is not of the asked scope. `duplicate`: it is shown elsewhere. `kind`: it is
 no message. `incomplete`: its tool group lacks a result, or its call.
 """
@@ -96,6 +98,37 @@ class Candidate:
     entry: Entry
     id: str | None = None
     refused: Reason | None = None
+
+
+_TELLING = re.compile(r"\d+|(?<=[a-z,;] )(?!I\b)[A-Z]|[@#/_]|[A-Z]{2,}")
+_MAX_LINES = 200
+_MIN_LINES = 3
+
+
+def fit_lines(entry: Entry, room: int, *, cost: Callable[[Entry], int]) -> Entry | None:
+    """Return the lines of *entry* that tell most and are newest, as many as fit in *room*.
+
+    They stay in their order, and the last line says how much is missing. `None` if there are few
+    lines, or room for none.
+    """
+    lines = [line for line in entry.content.splitlines() if line.strip()]
+    if not _MIN_LINES <= len(lines) <= _MAX_LINES:
+        return None
+
+    def worth(place: int) -> float:
+        telling = min(len(_TELLING.findall(lines[place])), 4)
+        return (1 + telling) * (1 + place / len(lines) / 2)
+
+    def short(places: set[int]) -> Entry:
+        kept = "\n".join(lines[place] for place in sorted(places))
+        missing = len(entry.content) - len(kept)
+        return replace(entry, content=f"{kept}\n… [{missing:,} more characters]")
+
+    chosen: set[int] = set()
+    for place in sorted(range(len(lines)), key=lambda each: (-worth(each), -each)):
+        if cost(short(chosen | {place})) <= room:
+            chosen.add(place)
+    return short(chosen) if chosen else None
 
 
 def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:

@@ -1,7 +1,8 @@
-"""A summarizer with no model: the sentences that say most, in their own words and order.
+"""A summarizer with no model: the sentences that say most, with who said them, in their order.
 
-Deterministic, and without word lists, so it treats every language alike. A sentence scores by
-its rare words, names and numbers above all; one that repeats what is already chosen scores less.
+Deterministic. A sentence scores by its rare words, names and numbers above all; one that repeats
+what is already chosen scores less, one that is newer a little more. What is only polite is left
+out, in the languages that `is_filler` knows.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from itertools import chain
 
 from orbiter.memory.model.query import check_size
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces
+from orbiter.memory.text.words import is_filler
 
 __all__ = ["ExtractiveSummarizer"]
 
@@ -27,6 +29,13 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['’-]
 _SHORT = 20_000
 """Characters that are summed up at once: a few milliseconds. More are left to a thread."""
 
+_SUMMARY = "SUMMARY"
+_SPEAKERS = {"HUMAN": "User", "AI": "Assistant", "ITEM": "Note"}
+"""What kinds of messages are called; any other is called as its line calls it."""
+_SAID_BEFORE = re.compile(r"([A-Z][\w.-]*(?: [\w.-]+){0,2}): (.*)")
+_NEWEST = 0.1
+"""How much more the last sentence counts than the first."""
+
 _SPECIFIC = re.compile(r"\d|(?<=[a-z,;] )[A-Z]|[@#/_]|[A-Z]{2,}")
 
 
@@ -36,6 +45,8 @@ class _Sentence:
     text: str
     words: frozenset[str]
     weight: float
+    is_old: bool = False
+    """Whether it is of the summary so far."""
 
 
 class ExtractiveSummarizer:
@@ -43,7 +54,8 @@ class ExtractiveSummarizer:
 
     It reads the `[HUMAN]: …` lines of the prompt and ignores the instructions around them, so
     every template gets the same summary. A `[SUMMARY]: …` line, the summary so far, counts for
-    more than new lines do, which lets facts live through many rounds of summarising.
+    more than new lines do, which lets facts live through many rounds of summarising; newer ones
+    have their place beside them.
     """
 
     def __init__(self, *, max_sentences: int = 12, max_chars: int = 1_600) -> None:
@@ -51,7 +63,7 @@ class ExtractiveSummarizer:
         self.max_chars = check_size("max_chars", max_chars)
 
     async def summarize(self, prompt: str) -> str:
-        """Return the chosen sentences, one per line, in the order they were said."""
+        """Return the chosen sentences in the order they were said: `User: …`, one per line."""
         if len(prompt) <= _SHORT:
             return self._summarized(prompt)
         return await asyncio.to_thread(self._summarized, prompt)
@@ -65,15 +77,26 @@ class ExtractiveSummarizer:
         spread = Counter(chain.from_iterable(sentence.words for sentence in sentences))
         rare = {n: math.log(1 + len(sentences) / n) for n in set(spread.values())}
         rarity = {word: rare[count] for word, count in spread.items()}
-        scores = {s.place: _score(s, rarity) for s in sentences}
+        last = max((s.place for s in sentences), default=0) or 1
+        scores = {s.place: _score(s, rarity) * (1 + _NEWEST * s.place / last) for s in sentences}
         left = sentences[:]
         chosen: list[_Sentence] = []
+        later: list[_Sentence] = []
         room = self.max_chars
-        while left and len(chosen) < self.max_sentences:
-            best = max(left, key=lambda s: (scores[s.place], -s.place))
+        # What was summed up before leaves a quarter of the room to what is new.
+        is_rolled = len({s.is_old for s in sentences}) > 1
+        old_places = self.max_sentences - self.max_sentences // 4 if is_rolled else math.inf
+        while (left or later) and len(chosen) < self.max_sentences:
+            if not left:
+                left, later, old_places = later, [], math.inf
+            best = max(left, key=lambda s: (scores[s.place], s.place))
             left.remove(best)
+            if best.is_old and old_places <= 0:
+                later.append(best)
+                continue
             if len(best.text) > room:
                 continue
+            old_places -= best.is_old
             room -= len(best.text) + 1
             chosen.append(best)
             for other in left:
@@ -84,13 +107,23 @@ class ExtractiveSummarizer:
 def _sentences(prompt: str) -> Iterable[_Sentence]:
     lines = [(match[1], match[2]) for match in _LINE.finditer(prompt)] or [("", prompt)]
     place = 0
-    for speaker, line in lines:
-        for found in _split(line):
-            text = found.strip()
+    for kind, line in lines:
+        before = _SAID_BEFORE.fullmatch(line) if kind == _SUMMARY else None
+        name = _speaker(kind) if before is None else before[1]
+        for piece in _split(before[2] if before else line):
+            text = piece.strip()
             words = frozenset(map(str.casefold, _WORD.findall(text) or [text]))
             if text:
-                yield _Sentence(place, _ended(text), words, _weight(speaker, text))
+                said = f"{name}: {_ended(text)}" if name else _ended(text)
+                yield _Sentence(place, said, words, _weight(kind, text), kind == _SUMMARY)
                 place += 1
+
+
+def _speaker(kind: str) -> str:
+    """Return who speaks in a line; a line of a summary that names nobody has none."""
+    if kind == _SUMMARY:
+        return ""
+    return _SPEAKERS.get(kind, kind.capitalize() if kind.isupper() else kind)
 
 
 def _split(line: str) -> Iterable[str]:
@@ -101,7 +134,9 @@ def _split(line: str) -> Iterable[str]:
 
 
 def _weight(speaker: str, text: str) -> float:
-    weight = {"SUMMARY": 2.5, "HUMAN": 1.2, "SYSTEM": 0.4, "TOOL": 0.8}.get(speaker, 1.0)
+    if is_filler(text):
+        return 0.0
+    weight = {_SUMMARY: 1.5, "HUMAN": 1.2, "SYSTEM": 0.4, "TOOL": 0.8}.get(speaker, 1.0)
     if text.endswith(("?", "？")):
         weight *= 0.5  # what was asked matters less than what was answered
     if text.startswith("→"):

@@ -43,7 +43,7 @@ COLOURS = {
 }
 _TOLD = {
     "budget": "no room in the budget",
-    "shortened": "only the beginning fits",
+    "shortened": "only a part fits",
     "status": "draft or discarded",
     "scope": "belongs to somebody else",
     "relevance": "does not answer",
