@@ -172,6 +172,21 @@ def test_a_context_without_a_task_answers_the_newest_question(spoken: Cli) -> No
     assert "And where do we eat?" in json.dumps(made["contents"])
 
 
+@pytest.mark.parametrize(
+    "words", [["What may Mia not eat?"], ["What", "may", "Mia", "not", "eat?"], ["peanuts?"]]
+)
+def test_a_question_without_a_chat_gives_a_context_of_memories(
+    spoken: Cli, words: list[str]
+) -> None:
+    result = spoken("context", *words)
+    made = spoken.json("context", *words)
+
+    assert result.exit_code == 0
+    assert "Mia is allergic to peanuts" in result.stdout
+    assert made["messages"][-1]["content"].endswith(" ".join(words))
+    assert "conversation" not in {section["name"] for section in made["sections"]}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_a_terminal_counts_messages_in_words_that_agree(spoken: Cli) -> None:
     seen = in_terminal(["chat", "list", "--all"], environment(spoken.url, {"NO_COLOR": "1"}))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -179,7 +180,14 @@ def _arguments(arguments: object) -> str:
 @command(app, "context", everyone=False)
 async def context(  # noqa: PLR0913 - the options of a command
     run: CommandContext,
-    chat_id: Name,
+    chat_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHAT",
+            help="Id of the conversation; a question instead gets a context of memories alone.",
+            autocompletion=complete_chats,
+        ),
+    ],
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -200,11 +208,19 @@ async def context(  # noqa: PLR0913 - the options of a command
 
     check_reads(run)
     waiting = 0
-    asked = read_words(words) if words else None
+    task = read_words(words) if words else None
     async with run.both(persona=persona) as (store, memory):
         conversation = memory.chat(chat_id)
-        if not await conversation.items(rounds=1):
-            if asked is None:
+        has_messages = bool(await conversation.items(rounds=1))
+        if not has_messages and _is_question(chat_id, words or []):
+            task = read_words([chat_id, *(words or [])])
+            conversation = memory.chat(uuid4().hex)
+            run.out.note(
+                "no conversation is named: the context is of memories alone; `orbiter-memory "
+                'context CHAT "…"` adds a conversation'
+            )
+        elif not has_messages:
+            if task is None:
                 raise await _no_chat(run, memory, chat_id)
             run.out.note(
                 f"the conversation `{chat_id}` of {run.target.describe()} has no messages yet"
@@ -213,7 +229,7 @@ async def context(  # noqa: PLR0913 - the options of a command
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:
             made = await conversation.context(
-                asked,
+                task,
                 budget=budget,
                 format=format,
                 memory_limit=memories,
@@ -222,7 +238,7 @@ async def context(  # noqa: PLR0913 - the options of a command
             )
         except QueryError as exc:
             found, _, way = str(exc).partition(";")
-            if asked is not None or "chat.context(" not in way:
+            if task is not None or "chat.context(" not in way:
                 raise
             raise UsageError(
                 f'{found}; give the task: `orbiter-memory context {chat_id} "…"`'
@@ -236,6 +252,15 @@ async def context(  # noqa: PLR0913 - the options of a command
         import sys  # noqa: PLC0415 - for its stream of now
 
         run.out.draw(*token_bar(made, width=min(console_for(sys.stderr).width, 100)))
+
+
+def _is_question(first: str, others: Sequence[str]) -> bool:
+    """Tell whether words that begin with no conversation are a question alone.
+
+    One that stands before a single text in quotes is meant for a new conversation.
+    """
+    is_text = " " in first.strip() or first.endswith(("?", "？"))
+    return is_text or len(others) > 1
 
 
 def _context_json(made: "Context") -> dict[str, object]:
