@@ -145,7 +145,8 @@ async def about_user(store: MemoryStore, request: RecallRequest, question: Quest
     left = {item.id: terms_of(item) for item in items.values() if likely[item.id]}
     covered: Counter[str] = Counter()
     scored: list[Scored] = []
-    while left:
+    max_scored = 2 * request.filters.limit + MAX_LEFT_OUT  # some say the same and share one place
+    while left and len(scored) < max_scored:
         values = {key: likely[key] + _new_share(terms, covered) for key, terms in left.items()}
         best = max(values, key=lambda key: (values[key], items[key].created_at, key))
         covered.update(left.pop(best))
