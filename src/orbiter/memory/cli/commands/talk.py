@@ -235,7 +235,8 @@ class _Talk:
         if self.hits:
             basis += f", relevance {self.hits[0].relevance:.2f}"
         cost = f"a model would have read {sent:,} tokens, and written {answered:,}"
-        self.run.out.show(styled((f"       {basis} · {cost} · /why /context", "dim")))
+        line = styled((f"{basis} · {cost} · /why /context", "dim"))
+        self.run.out.show(entry(styled("      "), [line]))
 
     async def _keep(self, text: str) -> None:
         """Store an answer; one that no store takes does not end the talk."""
