@@ -160,6 +160,9 @@ def _with_native(rng: random.Random, item: MemoryItem) -> MemoryItem:
         native = {format: _nonsense(rng) for format in _NATIVE}
     else:
         return item
+    if rng.random() < 0.5:  # as from one provider, which is how most come
+        format = rng.choice(list(native))
+        native = {format: native[format]}
     return item.model_copy(update={"native": copy_value(native)})
 
 
