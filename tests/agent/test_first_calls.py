@@ -604,6 +604,8 @@ async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemo
     for name in ("delete", "clear"):
         with pytest.raises(AttributeError, match=r"`forget\(where=\{\"session_id\": chat.id\}\)`"):
             getattr(ann.chat("main"), name)
+    with pytest.raises(AttributeError, match=r"`chat\(name\).context\(task\)` builds one"):
+        getattr(ann, "context")  # noqa: B009
     with pytest.raises(AttributeError, match=r"`stats\(\).items` counts memories"):
         getattr(ann, "count")  # noqa: B009
     for name in ("export", "load"):

@@ -75,6 +75,10 @@ _CALLS = {
 _WAYS = {
     "ScopedMemory": (
         ("count size total", "`stats().items` counts memories, `count_by(field)` by a field"),
+        (
+            "build_context context get_context prompt",
+            "`chat(name).context(task)` builds one; a new name gives memories alone",
+        ),
         ("dump export save_to to_file", "`orbiter.memory.transfer.export_file(alice, path)`"),
         ("import_ load load_from", "`orbiter.memory.transfer.import_file(alice, path)`"),
     ),
