@@ -163,6 +163,7 @@ async def test_a_suggestion_answers_and_a_request_does_not(
         (HumanMemory(content="Write me a poem"), True),
         (HumanMemory(content="Recommend a film. I like comedies"), False),
         (HumanMemory(content="Tell me when I should leave, I have a train at 5"), False),
+        (HumanMemory(content="Suggest a present for my nephew Tom"), False),
         (HumanMemory(content="Call me Al"), False),
         (HumanMemory(content="Remember that the code is 4711"), False),
         (HumanMemory(content="How about Biscuit?"), True),

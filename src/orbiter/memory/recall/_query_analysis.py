@@ -109,10 +109,10 @@ _REQUEST = lazy_pattern(
     r"(?:tell|give|show|teach|help|remind) (?:me|us)|recommend|suggest|list|explain|translate"
     r"|summari[sz]e|describe|compare|rewrite|calculate"
     r"|(?:write|draft|create|generate|make|find) (?:me )?(?:an?|some|the)) "
-    r"(?!.*(?:\bI\b|[.!?:;]\s|\n))",
+    r"(?!.*(?:\b(?:I|my|our|we)\b|[.!?:;]\s|\n))",
     re.IGNORECASE | re.DOTALL,
 )
-"""What asks an assistant for something, without a statement beside it."""
+"""What asks an assistant for something, and tells nothing of the user beside it."""
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
