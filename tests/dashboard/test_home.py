@@ -145,10 +145,12 @@ async def test_a_line_stands_between_what_answers_and_the_rest(
         "/memories",
         q="Did you tell me at what time tungsten melts in the furnace of the steelworks?",
     )
+    sure = await ann.look("/memories", q="What is the atomic number of hafnium?")
     rows = (await ann.twin("/memories", q="atomic number"))["rows"]
 
     assert [text[:10] for text in _texts(answered)] == ["Hafnium ha", "We spoke o"]
-    assert "1 answer</h2>" in answered
+    assert "1 possible answer</h2>" in answered
+    assert "1 answer</h2>" in sure
     line = answered.index("1 more is unlikely to answer")
     assert answered.index("Hafnium has") < line < answered.index("We spoke of")
     assert "No memory answers this" not in answered
