@@ -44,14 +44,18 @@ async def test_a_user_sees_only_what_is_theirs(
     page = visit.page
 
     await expect(page.locator("#results")).to_contain_text("Bob's bicycle")
-    for path in [*MENU, "/?user_id=alice", "/chats?user_id=alice", "/facts?user_id=alice"]:
+    others = [f"/{name}?user_id=alice" for name in ("", "chats", "facts")]
+    others.append(f"/memory?id={theirs.id}&user_id=alice")
+    for path in [*MENU, *others]:
+        visit.allowed = {403} if path in others else set()
         await visit.go(path)
         shown = await page.inner_text("main")
-        for secret in ("peanuts", "Vienna", "Lisbon", "red pot", "lanterns"):
+        assert ("Not allowed with this key" in shown) == (path in others), path
+        for secret in ("peanuts", "Vienna", "Lisbon", "red pot", "lanterns", theirs.content[:20]):
             assert secret not in shown, path
         await visit.check()
-    visit.allowed = {401, 404}
-    await visit.go(f"/memory?id={theirs.id}&user_id=alice")
+    visit.allowed = {404}
+    await visit.go(f"/memory?id={theirs.id}")
     assert theirs.content[:20] not in await page.inner_text("main")
 
     mine = await memory.scope(user_id="bob").remember("Bob's pump is in the shed")

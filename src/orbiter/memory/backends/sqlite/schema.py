@@ -29,8 +29,6 @@ __all__ = [
     "read_indexed_by",
 ]
 
-_LOG = logging.getLogger(__name__)
-
 APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
 
 # SQLite's own clock: to call Python from a thread that reads costs more than all the rest. It
@@ -124,7 +122,7 @@ def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None
     """
     made_by = connection.execute("SELECT value FROM memory_meta WHERE key = 'terms'").fetchone()
     if made_by is not None and made_by[0] > words.VERSION and not rebuild:
-        _LOG.warning(
+        logging.getLogger(__name__).warning(
             "a newer version of orbiter-memory has indexed the words of this file; this one reads "
             "memories one by one. If it stays, rebuild the index with: orbiter-memory reindex"
         )
