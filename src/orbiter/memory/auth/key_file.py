@@ -339,7 +339,7 @@ def _take_lock(path: Path) -> int:
                 return handle
         except FileNotFoundError:  # removed by whoever could not give it away
             pass
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: no handle stays open
             os.close(handle)
             raise
         os.close(handle)
@@ -353,7 +353,7 @@ def _open_lock(path: Path) -> int:
         return os.open(path, flags | os.O_CREAT, 0o600)
     try:
         _give_away(handle, path.parent)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nothing is left behind
         os.close(handle)
         path.unlink(missing_ok=True)  # root's: the service could never open it
         raise
