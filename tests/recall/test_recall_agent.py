@@ -18,6 +18,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.context import ContextManager
+from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.recall import BoundRecall, Explanation, Hit, recall
 from orbiter.memory.testing import HashEmbeddings
 
@@ -66,6 +67,30 @@ async def test_the_question_that_was_just_stored_is_not_its_own_answer(
         told = {reason.part: reason for hit in found[1:] for reason in hit.why}
         assert told["echo"].points == -4.5
         assert told["echo"].text == "asks the same, so it is not an answer"
+
+
+@pytest.mark.parametrize("with_note", [True, False], ids=["beside a note", "in the chat alone"])
+async def test_a_question_of_a_chat_that_was_answered_comes_behind_its_answer(
+    opened: Opening, *, with_note: bool
+) -> None:
+    """What is before the answer in the chat must not have its place."""
+    said = ["What is my job?", "You work as a nurse.", "My new hobby is pottery", "How nice!"]
+    async with opened(LocalEmbeddings()) as store:
+        if with_note:
+            await store.add(MemoryItem(id="note", content="I am a nurse", metadata=ANN))
+        for number, text in enumerate(said):
+            kind = AIMemory if number % 2 else HumanMemory
+            where = MemoryMetadata(user_id=ANN.user_id, session_id="s")
+            await store.add(kind(id=str(number), content=text, metadata=where))
+        await store.catch_up()
+
+        found = await recall(store, said[0], scope=ANN, now=NOW)
+
+        ids = _ids(found)
+        assert ids[0] in ("1", "note")
+        assert ids.index("1") < ids.index("0")
+        if with_note:
+            assert {*ids[:2]} == {"1", "note"}
 
 
 @MODELS

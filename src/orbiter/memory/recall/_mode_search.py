@@ -114,8 +114,10 @@ async def by_all(
         pool.clusters,
         measures=lambda one: measures(question, pool, table, one.place),
     )
-    # Whoever weighs more than the question decides about the order.
-    return candidates if beside else on_one_scale(candidates, seen.names)
+    if beside:  # whoever weighs more than the question decides about the order
+        return candidates
+    repeating = frozenset(one.item.id for one in scored if table.columns["echo"][one.place])
+    return on_one_scale(candidates, seen.names, repeating=repeating)
 
 
 _ABOUT_USER = words.terms("name live work job like love born family home prefer allergic hobby")

@@ -31,6 +31,8 @@ _COMPARED = 50
 """How many of the best are put into one order where notes and messages are mixed."""
 _BEFORE = 1e-6
 """By how much what stands before another has more points, where it would have less."""
+_BRIEF = 0.5
+"""From where on a message is as short as a note."""
 _WIDER = 2
 """How many times as many are looked at where a matter is to be covered over time."""
 
@@ -121,25 +123,43 @@ def choose(
     )
 
 
-def on_one_scale(candidates: Candidates, names: frozenset[str] = frozenset()) -> Candidates:
+def on_one_scale(
+    candidates: Candidates,
+    names: frozenset[str] = frozenset(),
+    *,
+    repeating: frozenset[str] = frozenset(),
+) -> Candidates:
     """Return the candidates with notes and messages in one order.
 
     A message has points for what was said around it, and a note has not, so their scores cannot be
     compared. How likely they answer can. Each kind keeps its own order: a candidate counts as much
     as the best behind it, and what is to stand before others of the other kind gets the points that
-    it lacks.
+    it lacks. What asks the same, by the ids *repeating*, and a short message beside notes count for
+    themselves alone: an answer behind them does not lift them. Neither do they pass another.
     """
     first = candidates.scored[:_COMPARED]
     is_message = {one.item.id: is_talk(one.item, names) for one in first}
-    if len(set(is_message.values())) < 2:
+    is_mixed = len(set(is_message.values())) > 1
+    if not is_mixed and repeating.isdisjoint(is_message):
         return candidates
     best = list(filter(candidates.has_evidence, first))
+    alone = set(repeating)
+    if is_mixed and (measures := candidates.measures) is not None:
+        alone.update(one.item.id for one in best if measures(one).get("brief", 0.0) >= _BRIEF)
     likely: dict[str, float] = {}
     so_far = {True: 0.0, False: 0.0}
     for one in reversed(best):
-        kind = is_message[one.item.id]
-        so_far[kind] = max(so_far[kind], candidates.relevance(one))
-        likely[one.item.id] = so_far[kind]
+        kind, own = is_message[one.item.id], candidates.relevance(one)
+        if one.item.id not in alone:
+            own = so_far[kind] = max(so_far[kind], own)
+        likely[one.item.id] = own
+    so_far = {True: 1.0, False: 1.0}
+    for one in best:
+        kind, own = is_message[one.item.id], likely[one.item.id]
+        if one.item.id in alone:
+            likely[one.item.id] = min(own, so_far[kind])
+        else:
+            so_far[kind] = own
     ordered = sorted(best, key=lambda one: -likely[one.item.id])
     lowest = float("-inf")
     placed: list[Scored] = []
