@@ -222,13 +222,14 @@ def test_the_steps_for_a_person_who_asks_for_their_data_work_as_they_are_written
     said = cli.remember("Bob owes me a tenner", "--user", "cleo")
     cli.ok("remember", "I like tea", "--user", "cleo")
     monkeypatch.chdir(tmp_path)
-    cli.ok("remember", "Bob lives in Porto", "--user", "bob")
+    note = cli.remember("Bob lives in Porto", "--user", "bob")
     made = cli.ok("facts", "put", "home_city", "Porto", "--user", "bob").split()[0]
 
     told = {}
     for program, *words in steps:
         assert program == "orbiter-memory"
-        arguments = [made if each == "ID" else each for each in words]
+        id = note if words[0] == "edit" else made
+        arguments = [id if each == "ID" else each for each in words]
         sure = ["--yes"] if "--report" in arguments else []
         told[" ".join(arguments[:2])] = cli.ok(*arguments, *sure)
 
