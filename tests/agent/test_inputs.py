@@ -45,6 +45,8 @@ async def test_a_message_is_told_from_those_of_other_providers(format: Format) -
         ({"role": "user", "parts": [{"text": "hi"}]}, "gemini"),
         ({"role": "assistant", "content": [{"type": "bash_tool_result"}]}, "anthropic"),
         ({"role": "assistant", "content": [{"type": "mcp_tool_use", "id": "m"}]}, "anthropic"),
+        ({"role": "assistant", "content": [{"type": "compaction", "content": "s"}]}, "anthropic"),
+        ({"role": "user", "content": [{"type": "search_result", "title": "t"}]}, "anthropic"),
         (
             {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
             "openai-responses",

@@ -52,7 +52,9 @@ def test_a_conversation_is_legal_and_whole_elsewhere(source: Format, target: For
     assert validate(written, target) == []
     there = from_messages(written, target)
     assert texts(there) == TEXTS
-    assert outcomes(there) == [
+    # Where a result may hold no picture, a word stands for it.
+    said = [(*call, result.partition("\n[image")[0]) for *call, result in outcomes(there)]
+    assert said == [
         (name, arguments, result) for (name, arguments), result in zip(CALLS, RESULTS, strict=True)
     ]
 

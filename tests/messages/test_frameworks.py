@@ -383,6 +383,15 @@ def test_a_story_of_every_provider_is_legal_elsewhere(format: Any) -> None:
     assert len(to_langchain(items)) >= 9
 
 
+def test_no_person_thinks_as_a_model_does() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "EqQB"}
+    hidden = {"type": "redacted_thinking", "data": "EqQB"}
+    words = {"type": "text", "text": "Hello."}
+    native = {"openai": {"content": [thought, hidden, words], "reasoning_content": "Hm."}}
+
+    assert _illegal([HumanMemory(content="Hello.", native=native)]) == []
+
+
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(histories, damaged_conversations(), *(map(with_natives, FORMATS))))

@@ -53,6 +53,35 @@ DOCUMENT: dict[Format, Message] = {
 MEDIA = {"picture": PICTURE, "picture by URL": PICTURE_BY_URL, "document": DOCUMENT}
 
 
+TEXTS: list[tuple[Message, str]] = [
+    (
+        {
+            "type": "search_result",
+            "source": "https://example.org/oslo",
+            "title": "Oslo",
+            "content": [{"type": "text", "text": "Capital."}, {"type": "text", "text": "North."}],
+        },
+        "[file: Oslo, https://example.org/oslo]\nCapital.\nNorth.",
+    ),
+    (
+        {
+            "type": "document",
+            "title": "plan.txt",
+            "source": {"type": "text", "media_type": "text/plain", "data": "Grüße at noon."},
+        },
+        "[file: plan.txt]\nGrüße at noon.",
+    ),
+    (
+        {
+            "type": "document",
+            "source": {"type": "content", "content": [{"type": "text", "text": "At noon."}]},
+        },
+        "[file]\nAt noon.",
+    ),
+]
+"""Texts that Anthropic takes as documents, and what is said of them elsewhere."""
+
+
 def message(format: Format, *blocks: Message) -> Message:
     if format == "gemini":
         return {"role": "user", "parts": list(blocks)}
@@ -155,6 +184,17 @@ def test_a_sound_is_sent_where_it_is_heard() -> None:
             {"fileData": {"mimeType": "image/png", "fileUri": "gs://bucket/map.png"}},
             "[image: gs://bucket/map.png]",
         ),
+        (
+            "gemini",
+            "openai-responses",
+            {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.org/a.mp4"}},
+            "[video: https://example.org/a.mp4]",
+        ),
+        *(
+            ("anthropic", target, block, words)
+            for target in ("openai", "openai-responses")
+            for block, words in TEXTS
+        ),
     ],
 )
 def test_of_what_a_provider_cannot_take_a_word_is_sent(
@@ -167,6 +207,15 @@ def test_of_what_a_provider_cannot_take_a_word_is_sent(
     assert there.content == words
     (there,) = from_messages([beside], target)
     assert there.content == f"What is this?\n{words}"
+
+
+def test_a_text_file_is_a_file_where_files_of_text_are_taken() -> None:
+    (block, _), *_ = TEXTS[1:]
+
+    (part,) = blocks_of(sent("anthropic", "gemini", block)[0])
+
+    assert part["inlineData"]["mimeType"] == "text/plain"
+    assert part["inlineData"]["displayName"] == "plan.txt"
 
 
 SCREENSHOTS: dict[Format, list[Message]] = {
@@ -213,12 +262,91 @@ def test_what_a_tool_shows_is_sent_where_a_result_may_have_it(pair: tuple[Format
 
 @pytest.mark.parametrize("target", ["openai", "gemini"])
 @pytest.mark.parametrize("source", SCREENSHOTS)
-def test_elsewhere_a_tools_text_is_sent_alone(source: Format, target: Format) -> None:
+def test_elsewhere_a_word_stands_for_what_a_tool_shows(source: Format, target: Format) -> None:
     written = to_messages(from_messages(SCREENSHOTS[source], source), target).messages
 
     assert validate(written, target) == []
     assert PNG not in json.dumps(written)
-    assert from_messages(written, target)[-1].content == "the screen"
+    assert from_messages(written, target)[-1].content == "the screen\n[image]"
+
+
+@pytest.mark.parametrize("target", [each for each in FORMATS if each != "gemini"])
+def test_what_a_function_of_gemini_shows_is_sent_too(target: Format) -> None:
+    call = {"functionCall": {"name": "look", "args": {}}}
+    answer: Message = {
+        "name": "look",
+        "response": {"output": "the screen"},
+        "parts": [PICTURE["gemini"]],
+    }
+    history: list[Message] = [
+        {"role": "user", "parts": [{"text": "Look."}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [{"functionResponse": answer}]},
+    ]
+    written = to_messages(from_messages(history, "gemini"), target).messages
+
+    assert validate(written, target) == []
+    result = from_messages(written, target)[-1]
+    if target == "openai":
+        assert result.content == "the screen\n[image]"
+    else:
+        assert PNG in json.dumps(written)
+        assert result.content == "the screen"
+
+
+@pytest.mark.parametrize("target", [each for each in FORMATS if each != "openai-responses"])
+def test_what_a_shell_printed_is_sent(target: Format) -> None:
+    ended = {"type": "exit", "exit_code": 2}
+    history: list[Message] = [
+        {"role": "user", "content": "List it."},
+        {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls", "cat b", "top"]}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c1",
+            "output": [
+                {"stdout": "a.txt", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+                {"stdout": "", "stderr": "cat: b: no such file", "outcome": ended},
+                {"stdout": "", "stderr": "", "outcome": {"type": "timeout"}},
+            ],
+        },
+    ]
+    items = from_messages(history, "openai-responses")
+
+    said = "a.txt\ncat: b: no such file\n[exit code 2]\n[timed out]"
+    assert items[-1].content == said
+    assert to_messages(items, "openai-responses").messages == history
+    written = to_messages(items, target).messages
+    assert validate(written, target) == []
+    assert from_messages(written, target)[-1].content == said
+
+
+@pytest.mark.parametrize(("source", "target"), list(permutations(("openai", "openai-responses"))))
+def test_free_text_for_a_tool_is_an_object_in_another_format(
+    source: Format, target: Format
+) -> None:
+    histories: dict[str, list[Message]] = {
+        "openai": [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c1", "type": "custom", "custom": {"name": "run", "input": "print(1)"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        ],
+        "openai-responses": [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "print(1)"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
+        ],
+    }
+    history = [{"role": "user", "content": "Run it."}, *histories[source]]
+    items = from_messages(history, source)
+
+    assert to_messages(items, source).messages == history
+    call = to_messages(items, target).messages[1]
+    body = call["tool_calls"][0]["function"] if target == "openai" else call
+    assert json.loads(body["arguments"]) == {"input": "print(1)"}
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -1,6 +1,7 @@
 """What holds for every history, however broken: output is legal, stable and loses no result."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,11 @@ def illegal(items: Sequence[MemoryItem]) -> list[tuple[Format, OpenGroup, str]]:
     ]
 
 
+def said_by(item: MemoryItem) -> str:
+    """Return the text of an item; of a result, without the words for what a tool showed."""
+    return re.sub(r"(?:^|\n)\[image[^]]*]", "", item.content) if result_id(item) else item.content
+
+
 def meanings(items: Sequence[MemoryItem]) -> list[tuple[str, str, object]]:
     """Return kind and text of each item, with what it calls or which call it answers."""
     found: list[tuple[str, str, object]] = []
@@ -60,7 +66,7 @@ def meanings(items: Sequence[MemoryItem]) -> list[tuple[str, str, object]]:
             detail = [(legal_name(call_name(c)), call_input(c)) for c in calls_of(item)]
         elif isinstance(item, ToolMemory):
             detail = asked.index(result_id(item))
-        found.append((type(item).__name__, item.content, detail))
+        found.append((type(item).__name__, said_by(item), detail))
     return found
 
 
@@ -79,7 +85,7 @@ def outcomes(items: Sequence[MemoryItem]) -> list[tuple[dict[str, Any], str]]:
     found: list[tuple[dict[str, Any], str]] = []
     for place, item in enumerate(items):
         calls = calls_of(item)
-        results = {result_id(r): r.content for r in items[place + 1 : place + 1 + len(calls)]}
+        results = {result_id(r): said_by(r) for r in items[place + 1 : place + 1 + len(calls)]}
         found += [(call_input(call), results[call_id(call)]) for call in calls]
     return found
 
@@ -196,7 +202,14 @@ def test_chat_messages_read_back_as_the_same_items(items: list[MemoryItem]) -> N
 
     read = from_messages(written, "openai")
 
-    assert meanings(read) == meanings(conversation(items))
+    # A turn of nothing but another provider's search is not sent.
+    sent = [
+        item
+        for item in conversation(items)
+        if item.content or calls_of(item) or "openai" in item.native or not item.native
+        or role_of(item) != "ai"
+    ]  # fmt: skip
+    assert meanings(read) == meanings(sent)
 
 
 @thorough

@@ -54,6 +54,7 @@ BLOCKS = frozenset(
     (
         "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document",
         "mcp_tool_use", "mcp_tool_result", "web_search_tool_result", "container_upload",
+        "search_result", "compaction",
     )
 )  # fmt: skip
 """Types of blocks that only Anthropic has."""

@@ -97,6 +97,17 @@ def text_block(block: object) -> str | None:
     return None
 
 
+def printed_text(run: object) -> str | None:
+    """Return what a command of a shell printed, and how it ended if not well."""
+    if not isinstance(run, Mapping):
+        return None
+    outcome = run.get("outcome")
+    end = outcome if isinstance(outcome, Mapping) else {}
+    code = end.get("exit_code")
+    note = "[timed out]" if type_of(end) == "timeout" else f"[exit code {code}]" if code else ""
+    return "\n".join(str(part) for part in (run.get("stdout"), run.get("stderr"), note) if part)
+
+
 def block_fault(block: Mapping[str, Any]) -> str | None:
     """Be the `Fault` of a block that has a `type`."""
     kind = type_of(block)

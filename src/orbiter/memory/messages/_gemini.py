@@ -98,7 +98,7 @@ def _parts(item: MemoryItem) -> list[Message]:
     role = "model" if role_of(item) == "ai" else "user"
     raw = sound(kept(item, "gemini", list), partial(_fault, role=role))
     # A response is an item of its own, also in a user's turn.
-    raw = [part for part in raw if _response(part) is None]
+    raw = [part for part in raw if response_in(part) is None]
     raw = with_text(raw, item.content, {"text": item.content}, text_part, before=_is_call)
     calls = calls_of(item)
     if [_said(part) for part in raw if _is_call(part)] == [
@@ -149,9 +149,9 @@ def decode(
             yield _read_model(parts, index, metadata, open_calls)
         elif role == "user":
             for part in parts:
-                if _response(part) is not None:
+                if response_in(part) is not None:
                     yield _read_answer(part, open_calls, index, metadata)
-            others = [part for part in parts if _response(part) is None]
+            others = [part for part in parts if response_in(part) is None]
             if others or not parts:
                 open_calls.speak()
                 yield _with_native(HumanMemory, others, index, metadata)
@@ -184,7 +184,7 @@ def _with_native(
 def _read_answer(
     part: Message, open_calls: OpenCalls, index: int, metadata: MemoryMetadata
 ) -> ToolMemory:
-    response = _response(part) or {}
+    response = response_in(part) or {}
     id, name = open_calls.answer(
         response.get("id"), response.get("name"), index=index, field="`id`", by_name=True
     )
@@ -239,7 +239,8 @@ def _is_call(part: Mapping[str, Any]) -> bool:
     return _call(part) is not None
 
 
-def _response(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def response_in(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a function returned, of a part that says so."""
     key = _key(part, _RESPONSES)
     return part[key] if key else None
 
@@ -277,7 +278,7 @@ def _holds_something(part: Mapping[str, Any]) -> bool:
 
 
 def _object_fault(part: Mapping[str, Any], role: object) -> str | None:
-    call, response = _call(part), _response(part)
+    call, response = _call(part), response_in(part)
     found = call or response or {}
     name = found.get("name")
     if not isinstance(found.get("id"), str | None):
@@ -313,7 +314,7 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         parts = objects_in(content.get("parts"))
         if any(map(_is_empty, parts)):
             yield Problem(index, "a text part is empty")
-        answered = [r.get("name") for r in map(_response, parts) if r is not None]
+        answered = [r.get("name") for r in map(response_in, parts) if r is not None]
         if answered != waiting:
             yield Problem(index, f"calls of the turn before: {waiting}, responses here: {answered}")
         waiting = [call.get("name") for call in map(_call, parts) if call is not None]

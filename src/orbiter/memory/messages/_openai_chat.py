@@ -41,7 +41,7 @@ from orbiter.memory.model.items import (
     result_id,
     role_of,
 )
-from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
+from orbiter.memory.model.tool_calls import call_id, call_json, call_name
 
 LABEL = "OpenAI"
 SYSTEM_OUTSIDE = False
@@ -112,7 +112,7 @@ def _call(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
         rest = {key: copy_value(value) for key, value in call.items() if key not in _BODIES}
     body["name"] = legal_name(call_name(call))
     if not isinstance(body.get(argument), str):
-        body[argument] = call_arguments(call)
+        body[argument] = call_json(call)
     return {**rest, "id": wire[call_id(call)], "type": kind, kind: body}
 
 

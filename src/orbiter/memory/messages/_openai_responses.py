@@ -25,8 +25,10 @@ from orbiter.memory.messages._common import (
     must_be_blocks,
     must_be_objects,
     objects_in,
+    printed_text,
     same_calls,
     sound,
+    text_block,
     text_or_none,
     type_of,
     with_text,
@@ -44,7 +46,7 @@ from orbiter.memory.model.items import (
     result_id,
     role_of,
 )
-from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
+from orbiter.memory.model.tool_calls import call_id, call_json, call_name
 
 LABEL = "OpenAI Responses"
 SYSTEM_OUTSIDE = False
@@ -195,8 +197,7 @@ def _with_message(entries: Sequence[Message], text: str) -> list[Message]:
     if not text and entries:
         return list(entries)
     first_call = next((p for p, entry in enumerate(entries) if is_call(entry)), len(entries))
-    spoken = {"role": "assistant", "content": text}
-    return [*entries[:first_call], spoken, *entries[first_call:]]
+    return [*entries[:first_call], {"role": "assistant", "content": text}, *entries[first_call:]]
 
 
 def _plain_call(call: Mapping[str, Any]) -> Message:
@@ -204,7 +205,7 @@ def _plain_call(call: Mapping[str, Any]) -> Message:
         "type": "function_call",
         "call_id": call_id(call),
         "name": call_name(call),
-        "arguments": call_arguments(call),
+        "arguments": call_json(call),
     }
 
 
@@ -228,10 +229,8 @@ def decode(
     turn: list[Message] = []
     start = 0
     for index, entry in enumerate(messages):
-        if not kind_of(entry):
-            raise MessageError(f"message {index}: unknown type {entry['type']!r}")
-        if is_foreign(entry):
-            raise MessageError(f"message {index}: unknown type `{entry['type']}`")
+        if not kind_of(entry) or is_foreign(entry):
+            raise MessageError(f"message {index}: {next(faults(entry))}")
         if is_assistant(entry):
             if turn and _starts_turn(entry, turn):
                 yield _read_turn(turn, start, metadata)
@@ -431,7 +430,8 @@ def output_text(entry: Mapping[str, Any]) -> str:
         return output or ""
     if isinstance(output, Mapping) and type_of(output) == "computer_screenshot":
         return IMAGE
-    return joined_text(output) if isinstance(output, list) else json_text(output)
+    read = printed_text if kind_of(entry) == "shell_call_output" else text_block
+    return joined_text(output, read) if isinstance(output, list) else json_text(output)
 
 
 def _says(entry: Mapping[str, Any], text: str) -> bool:

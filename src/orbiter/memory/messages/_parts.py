@@ -63,8 +63,14 @@ def parts_of(item: MemoryItem) -> list[Part]:
     written = _CODECS[format].encode([[item]])
     if role_of(item) == "ai" and len(written) > 1 and _is_opening(written[0]):
         written = written[1:]
-    parts = [part for message in written for part in _READERS[format](message)]
-    return [part for part in parts if part.kind != "text" or part.text.strip()]
+    parts = (part for message in written for part in _READERS[format](message))
+    is_model = role_of(item) == "ai"
+    return [
+        part
+        for part in parts
+        if (part.kind != "text" or part.text.strip())
+        and (is_model or not part.kind.endswith("thought"))  # only a model thinks
+    ]
 
 
 def _is_opening(message: Message) -> bool:
@@ -141,12 +147,18 @@ def _of_block(block: Message) -> Part:
 def _of_file(block: Message) -> Part | None:
     """Return a document; `None` for one that only its provider has, under an id."""
     kind, source, held = type_of(block), block.get("source"), block.get("file")
+    if kind == "search_result":
+        title, said = str(block.get("title") or ""), joined_text(objects_in(block.get("content")))
+        return Part(str(source or ""), "file", _TEXT, _packed(said), title, block)
     if kind == "document" and isinstance(source, Mapping):
         name, url = str(block.get("title") or ""), source.get("url")
-        media, data = str(source.get("media_type") or "text/plain"), source.get("data")
+        media, data = str(source.get("media_type") or _TEXT), source.get("data")
         if source.get("type") == "text":
-            data = base64.b64encode(str(data).encode()).decode()
-        is_held = source.get("type") in ("text", "base64")
+            data = _packed(str(data))
+        elif source.get("type") == "content":
+            inside = source.get("content")
+            data = _packed(inside if isinstance(inside, str) else joined_text(objects_in(inside)))
+        is_held = source.get("type") in ("text", "base64", "content")
     elif kind in ("file", "input_file"):
         holder = held if isinstance(held, Mapping) else block
         name, url = str(holder.get("filename") or ""), holder.get("file_url")
@@ -158,6 +170,10 @@ def _of_file(block: Message) -> Part | None:
     if is_held:
         return Part(kind="file", media=media, data=str(data), name=name, block=block)
     return Part(str(url), "file url", name=name, block=block) if url else None
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(text.encode(errors="replace")).decode()
 
 
 def _of_picture(block: Message) -> Part | None:
@@ -197,9 +213,10 @@ _READERS: Mapping[Format, Callable[[Message], Iterable[Part]]] = {
 _SOUNDS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """The pictures that OpenAI and Anthropic take."""
-_PDF = "application/pdf"
+_PDF, _TEXT = "application/pdf", "text/plain"
 _GEMINI = re.compile(r"image/(?:png|jpeg|webp|hei[cf])|(?:audio|video|text)/.+|application/pdf")
 """What Gemini takes."""
+_PLAYED = ("audio/", "video/")
 _MEDIA = ("image", "url", "file", "file url")
 _FILE_BLOCKS = frozenset(
     ("file", "input_file", "document", "container_upload", "image", "input_image", "input_audio")
@@ -232,27 +249,37 @@ def translated(item: MemoryItem, format: Format) -> MemoryItem:
 
 
 def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
-    """Return a result with its pictures where a result may have some, else as it is."""
-    source = next((name for name in ("anthropic", "openai-responses") if name in item.native), None)
-    if source is None or format not in ("anthropic", "openai-responses"):
+    """Return a result with its pictures where a result may have some, else with words for them."""
+    parts = _parts_of_result(item)
+    if all(part.kind == "text" for part in parts):
         return item
-    if source == "anthropic":
-        blocks = objects_in(kept(item, "anthropic", dict).get("content"))
-    else:
-        entries = objects_in(kept(item, "openai-responses", list)[:1])
-        output = entries[0].get("output") if entries else None
-        blocks = objects_in([output] if isinstance(output, Mapping) else output)
-    parts = [part for part in _of_blocks(blocks) if part.kind in ("text", *_MEDIA)]
-    # A screenshot has no text; the item has a word for it.
-    is_changed = (joined_text(blocks) or IMAGE) != (item.content or IMAGE)
-    if is_changed or all(part.kind == "text" for part in parts):
-        return item
+    if format in ("openai", "gemini"):  # their results are texts
+        said = [part.text if part.kind == "text" else _in_words(part) for part in parts]
+        return copy_item(item).model_copy(update={"native": {}, "content": "\n".join(said)})
     written = [block for part in parts if (block := _written(part, format)) is not None]
     native: Any = {"content": written}
     if format == "openai-responses":
         id = result_id(item)
         native = [{"type": "function_call_output", "call_id": id, "output": written}]
     return _with_native(item, format, native, written)
+
+
+def _parts_of_result(item: ToolMemory) -> list[Part]:
+    """Return the texts, pictures and files of a result; none if its text was changed since."""
+    if "anthropic" in item.native:
+        blocks = objects_in(kept(item, "anthropic", dict).get("content"))
+    elif "openai-responses" in item.native:
+        entries = objects_in(kept(item, "openai-responses", list)[:1])
+        output = entries[0].get("output") if entries else None
+        blocks = objects_in([output] if isinstance(output, Mapping) else output)
+    else:
+        response = _gemini.response_in(kept(item, "gemini", dict)) or {}
+        said = [Part(item.content)] if item.content else []
+        return [*said, *_of_gemini({"parts": response.get("parts")})]
+    # A screenshot has no text; the item has a word for it.
+    is_changed = (joined_text(blocks) or IMAGE) != (item.content or IMAGE)
+    parts = [] if is_changed else _of_blocks(blocks)
+    return [part for part in parts if part.kind in ("text", *_MEDIA)]
 
 
 def _with_native(
@@ -274,7 +301,7 @@ def _written(part: Part, format: Format) -> Message | None:
         made = _WRITERS[format](part)
         if made is not None:
             return made
-        part = Part(_stand_in(part))
+        part = Part(_in_words(part))
     elif _is_file(part):
         part = Part(IMAGE if "image" in type_of(part.block or {}) else "[file]")
     if part.kind != "text":
@@ -285,8 +312,15 @@ def _written(part: Part, format: Format) -> Message | None:
     return {"type": kind, "text": part.text}
 
 
+def _in_words(part: Part) -> str:
+    """Return the words for what a provider cannot take; of a file of text, also what it says."""
+    is_text = part.kind == "file" and part.media.startswith("text/")
+    held = data_of(part.data) if is_text else None
+    stand_in = _stand_in(part)
+    return f"{stand_in}\n{held.decode(errors='replace')}" if held else stand_in
+
+
 def _stand_in(part: Part) -> str:
-    """Return the words for what a provider cannot take."""
     kind = "image" if part.kind in ("image", "url") else part.media.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "file"
     about = ", ".join(filter(None, (part.name, part.text)))
@@ -325,7 +359,7 @@ def _for_responses(part: Part) -> Message | None:
         return {"type": "input_image", "image_url": _address(part)}
     if _is_pdf(part):
         return {"type": "input_file", **_openai_file(part)}
-    if part.kind == "file url" and _is_web(part):
+    if part.kind == "file url" and _is_web(part) and not _media_of(part).startswith(_PLAYED):
         name = {"filename": part.name} if part.name else {}
         return {"type": "input_file", **name, "file_url": part.text}
     return None

@@ -18,6 +18,7 @@ __all__ = [
     "call_arguments",
     "call_id",
     "call_input",
+    "call_json",
     "call_name",
     "call_rest",
 ]
@@ -66,6 +67,19 @@ def call_input(call: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {"input": found}
     return parsed if isinstance(parsed, dict) else {"input": found}
+
+
+def call_json(call: Mapping[str, Any]) -> str:
+    """Return the arguments as the text of a JSON object, the way a function takes them.
+
+    A text that is one stays as it is; any other is kept whole under the key `input`.
+    """
+    text = call_arguments(call)
+    try:
+        is_object = isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return text if is_object else json.dumps(call_input(call), ensure_ascii=False)
 
 
 def are_answerable(calls: Sequence[Mapping[str, Any]]) -> bool:
