@@ -423,8 +423,8 @@ def made_by(path: Path) -> int:
     return int(by_hand(path, "SELECT value FROM memory_meta WHERE key = 'terms'")[0][0])
 
 
-async def ids(store: SQLiteMemoryStore, term: str) -> list[str]:
-    found = await store.match_words([term], Query(metadata=ANN, limit=50))
+async def ids(store: SQLiteMemoryStore, term: str, owner: MemoryMetadata = ANN) -> list[str]:
+    found = await store.match_words([term], Query(metadata=owner, limit=50))
     return sorted(item.id for item in found.items)
 
 
@@ -488,3 +488,27 @@ async def test_what_an_older_version_erases_leaves_no_term_of_a_newer_one(tmp_pa
             assert await ids(store, "xylophonz") == []
             assert len(await ids(store, "paintz")) == 9
             assert (await store.verify()).problems == ()
+
+
+async def test_while_the_index_is_rebuilt_a_user_with_few_memories_waits_for_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term_search, "REBUILD", 64)
+    path = tmp_path / "agent.db"
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await store.add_many([*items(300, "bob"), *items(4)])
+        await store.catch_up()
+
+    with newer_version():
+        async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+            with store._file.without_chores():
+                await store.add(items(5)[4])
+                await store.catch_up(within=0.0)  # as a recall does for vectors
+                found = await recall(store, "painting number 2", scope=ANN)
+                assert {hit.item.id for hit in found} == {f"ann{n}" for n in range(5)}
+                await check_words(store, ["paintz", "7z", "annz"], Query(metadata=ANN, limit=9))
+                assert by_hand(path, LISTED) == [(0,)]
+
+                assert len(await ids(store, "bobz", BOB)) == 50  # too many to read each
+                assert by_hand(path, LISTED) == [(305,)]
+                assert (await store.verify()).problems == ()

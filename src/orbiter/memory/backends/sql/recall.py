@@ -350,8 +350,9 @@ class SQLRecall(SQLDatabase):
 
         Without *within*, it goes on until nothing waits, and what the embeddings raise is raised.
         With it, nothing waits for texts that they refused before, nor for embeddings that failed
-        a moment ago: these are tried again in the background. Without any time for it, what a
-        search has seen a moment ago is not asked again.
+        a moment ago: these are tried again in the background. Nor are words indexed, as a search
+        for words does so itself. Without any time for it, what a search has seen a moment ago is
+        not asked again.
         """
         writes, until = self._caught_up
         self._caught_up = (-1, 0.0)
@@ -360,7 +361,7 @@ class SQLRecall(SQLDatabase):
         waiting, are_words_due = await self._what_waits()
         if waiting and self._embedder is not None:
             await self._embedder.catch_up(within)
-        if waiting or are_words_due:
+        if within is None and (waiting or are_words_due):
             await self._index_words()
         return await self._unembedded() if waiting else 0
 

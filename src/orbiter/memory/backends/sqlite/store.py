@@ -388,7 +388,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             connection: sqlite3.Connection, *, is_hurried: bool
         ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
             matches = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
-            if matches and model and not is_hurried:  # so no words wait
+            if matches and model and not is_hurried:
                 self._saw_waiting(vectors.count(connection, model), writes=writes)
             return matches and (list(map(make, matches[0])), *matches[1:])
 

@@ -30,7 +30,18 @@ from orbiter.memory.backends.sqlite.vector_cache import rows_at
 from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.query import Query
 
-__all__ = ["BUDGET", "MOST", "PROBED", "SCANNED", "SEEN", "TRIED", "Matches", "match", "rarity"]
+__all__ = [
+    "BUDGET",
+    "MOST",
+    "PROBED",
+    "REBUILD",
+    "SCANNED",
+    "SEEN",
+    "TRIED",
+    "Matches",
+    "match",
+    "rarity",
+]
 
 PROBED, MOST = 256, 4096
 """Passages in which a term is first looked for, and at most, the newest: in more than that it
@@ -47,6 +58,10 @@ TRIED = 65_536
 
 SCANNED = 2048
 """Rows that are read where SQLite has no FTS5, the newest that match."""
+
+REBUILD = 4096
+"""Rows that wait to be listed from which on a user with few does not wait for those of others, as
+after an upgrade: listing them takes longer than reading a sixteenth of them several times."""
 
 Matches = tuple[Rows, dict[str, int], int]
 
@@ -71,15 +86,28 @@ def match(
     connection.execute("BEGIN")
     try:
         compiled = run(connection, operations.compile(asked))
-        if not schema.has_terms(connection):
+        waiting = 0 if is_hurried else waits(connection)
+        if not schema.has_terms(connection) or (
+            waiting >= REBUILD and _has_few(connection, asked.wanted.get("user_id"), waiting // 16)
+        ):
             return _scan(connection, terms, asked, compiled)
         # What is over must go first, too: terms are counted by what is listed.
-        if not is_hurried and (waits(connection) or is_due(connection)):
+        if waiting or (not is_hurried and is_due(connection)):
             return None
         return _ask(connection, terms, asked, compiled, is_listed=not is_hurried)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
+
+
+def _has_few(connection: sqlite3.Connection, user_id: str | None, most: int) -> bool:
+    """Tell whether a user has so few items that all of them can be read."""
+    rows = f"SELECT 1 FROM memory_items WHERE deleted = 0 AND {_USER} = ?1 LIMIT ?2"
+    most = min(most, SCANNED)
+    return (
+        user_id is not None
+        and len(connection.execute(rows, [user_id, most + 1]).fetchall()) <= most
+    )
 
 
 def rarity(frequency: int, passages: int) -> float:
@@ -135,11 +163,11 @@ class _Lists:
         """
         args = Args(self._compiled.args.dialect, self._compiled.args)
         where = " AND ".join([*self._compiled.scope, *self._compiled.rest])
-        asked, seen, limit = args.bind(None), args.bind(SEEN), args.bind(most)
+        pattern, seen, limit = args.bind(None), args.bind(SEEN), args.bind(most)
         # Crossed, so that the planner reads the newest passages first, and only until it has all.
         return self._ask(
             "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
-            f" WHERE memory_terms MATCH {asked} ORDER BY rowid DESC LIMIT {seen})"
+            f" WHERE memory_terms MATCH {pattern} ORDER BY rowid DESC LIMIT {seen})"
             " CROSS JOIN memory_items NOT INDEXED"
             f" ON memory_items.rowid = passage / {PASSAGES}"
             f" WHERE {where} LIMIT {limit}",
