@@ -187,7 +187,7 @@ def _imports(body: str) -> Iterator[str]:
     yield "from orbiter.memory.sync._background_loop import run as run"
     yield "from orbiter.memory.sync._facade import async_form as async_form"
     yield "from orbiter.memory.sync._facade import Blocking"
-    yield "from orbiter.memory.sync._streams import Stream as Stream"
+    yield "from orbiter.memory.sync._facade import Stream as Stream"
     yield "from orbiter.memory.agent import MemoryEvent"
     yield "from orbiter.memory.model.filters import Where"
     yield "from orbiter.memory.agent.facts import Source"

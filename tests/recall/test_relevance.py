@@ -600,3 +600,37 @@ def test_the_weights_are_those_that_the_benchmark_fits() -> None:
     tables = {kind: dict(weights) for kind, weights in _relevance.WEIGHTS.items()}
     source = Path(_relevance.__file__).read_text(encoding="utf-8")
     assert written(tables) in source, "`--write` would change more than numbers"
+
+
+_DINNER = [
+    ("user", "Can you suggest a dinner for Saturday? We have guests, one is vegan."),
+    ("assistant", "How about a chickpea tagine with couscous? It's vegan and free of nuts."),
+    ("user", "Great, let's do the tagine. Guests arrive at 7pm."),
+    ("assistant", "Perfect. Start the tagine at 5:30 so that it can simmer for an hour."),
+    ("user", "We also adopted a puppy, a beagle called Momo."),
+    ("assistant", "Momo the beagle! How old is Momo?"),
+    ("user", "10 weeks. Anika is over the moon."),
+    ("assistant", "That sounds lovely."),
+]
+
+
+async def test_what_rather_answers_comes_before_what_does_not(local: LocalEmbeddings) -> None:
+    async with AgentMemory("memory://", embeddings=local) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.chat("dinner").add([{"role": who, "content": text} for who, text in _DINNER])
+        await memory.flush()
+        asked = "What did you suggest for Saturday?"
+        hits = await alice.recall(asked)
+        few = await alice.recall(asked, k=2)
+
+    likely = [hit.relevance >= 0.5 for hit in hits]
+    assert likely == sorted(likely, reverse=True)
+    assert True in likely
+    assert False in likely
+    assert _DINNER[1][1] in [hit.content for hit in few]
+    assert [hit.content for hit in few] == [hit.content for hit in hits[:2]]
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert scores == pytest.approx([sum(reason.points for reason in hit.why) for hit in hits])
+    polite = {hit.content: hit.relevance for hit in hits}.get(_DINNER[-1][1], 0.0)
+    assert polite < 0.1, "what is only polite answers nothing"

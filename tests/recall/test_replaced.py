@@ -13,7 +13,9 @@ from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, SQLiteMemory
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.recall import Hit, RecallResult, _replaced, recall
+from orbiter.memory.recall import Hit, RecallResult, _statements, recall
+from orbiter.memory.recall._query_analysis import read
+from orbiter.memory.recall._replaced import find_replacements
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -157,12 +159,91 @@ async def test_nine_of_ten_pairs_are_right_and_questions_about_the_past_let_be(
     assert sum(row.strays for row in now) <= 1
 
 
+_STAYS = {
+    "Anika is allergic to cashews.": (
+        ["What is Anika allergic to?", "Tell me about Anika", "How old is Anika?"],
+        """
+        Anika is over the moon./Anika is off to school./Anika has left her jacket at school.
+        Anika is now sleeping./Anika is currently at her grandma's./Anika actually loved the puppy.
+        Anika joined the chess club./Anika lost a tooth and now she is proud./Anika now has a bike.
+        Anika started at the new school./Anika changed her mind about the dress./Anika is gone.
+        Anika's fever has gone down./We moved Anika's bed to the other room./Anika switched teams.
+        Anika became friends with Mia./Anika is done with dinner now./Anika stopped by the bakery.
+        """,
+    ),
+    "The car is insured with Allianz.": (
+        ["Who insures the car?", "Where is the car insured?", "Tell me about the car"],
+        """
+        The car is now in the garage./The car has a new tyre./The car actually runs fine.
+        The car is over ten years old./I switched the car to winter tyres./The car's radio is gone.
+        The new car park is closed on Mondays.
+        """,
+    ),
+    "My sister Eva is vegetarian.": (
+        ["Is my sister Eva vegetarian?", "What does my sister eat?", "Tell me about my sister"],
+        """
+        My sister Eva moved to Oslo./My sister Eva now has a dog./My sister has left for Spain.
+        Eva stopped by yesterday./My sister is over it./Eva became a nurse.
+        """,
+    ),
+    "Mum takes 5 mg of warfarin every evening.": (
+        ["What does Mum take?", "How much warfarin does Mum take?", "Tell me about Mum"],
+        """
+        Mum now walks 5 km every morning./Mum is over 80 now./Mum's birthday is over.
+        Mum switched to decaf./Mum joined a book club in May./Mum has left hospital.
+        """,
+    ),
+    "Lena's phone number is 555 0134.": (
+        ["What is Lena's phone number?", "Tell me about Lena"],
+        "Lena's flat number is now 12./Lena now has 3 cats./Lena moved to 14 Hill Road.",
+    ),
+}
+"""Memories, questions about them, and news that leave them as they are."""
+
+
+@pytest.mark.parametrize("stays", _STAYS)
+def test_other_news_of_the_same_person_or_thing_replace_nothing(stays: str) -> None:
+    questions, news = _STAYS[stays]
+    older = _said("older", stays, 30)
+    told = [each.strip() for each in news.replace("\n", "/").split("/") if each.strip()]
+
+    wrong = [
+        (asked, text)
+        for asked in questions
+        for text in told
+        if find_replacements(read(asked, now=NOW), [older], [_said("newer", text, 3)])
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "older", "newer"),
+    [
+        ("How old is Anika?", "Anika is 6.", "Anika is 7 now."),
+        ("Which diet has Eva?", "Eva's diet is vegan.", "Eva is no longer on a vegan diet."),
+        ("Where does Tom work?", "Tom works at Acme.", "Tom started at Globex."),
+        ("Who is my manager?", "My manager is Tom.", "My manager is now Lena."),
+        ("Who teaches maths?", "Frau Winter teaches maths.", "Frau Winter has left."),
+        (
+            "When is my dentist appointment?",
+            "Remind me that the dentist appointment is on 3 December at 9:15.",
+            "Actually the dentist moved it to 10 December at 14:00.",
+        ),
+    ],
+)  # fmt: skip
+def test_news_of_the_same_replace_it(asked: str, older: str, newer: str) -> None:
+    both = [_said("older", older, 30), _said("newer", newer, 3)]
+
+    assert list(find_replacements(read(asked, now=NOW), both[:1], both)) == ["older"]
+
+
 _CUES = (
-    _replaced._CHANGE,
-    _replaced._NEW,
-    _replaced._OBJECT_AFTER,
-    _replaced._OBJECT_BEFORE,
-    _replaced._OBJECT_BETWEEN,
+    _statements._CHANGE,
+    _statements._NEW,
+    _statements._OBJECT_AFTER,
+    _statements._OBJECT_BEFORE,
+    _statements._OBJECT_BETWEEN,
 )
 
 
@@ -189,18 +270,18 @@ don't any longer
 @pytest.mark.parametrize("clause", _CLAUSES)
 def test_what_has_a_cue_is_read(clause: str) -> None:
     assert any(cue.search(clause) for cue in _CUES)
-    assert _replaced._may_tell_news(f"Well, {clause.capitalize()}.")
+    assert _statements._may_tell_news(f"Well, {clause.capitalize()}.")
 
 
 @given(
     st.one_of(*(st.from_regex(cue.pattern, alphabet=st.characters(codec="ascii")) for cue in _CUES))
 )
 def test_whatever_has_a_cue_is_read(clause: str) -> None:
-    assert _replaced._may_tell_news(clause)
+    assert _statements._may_tell_news(clause)
 
 
 def test_a_text_without_a_cue_is_not_read() -> None:
-    assert not _replaced._may_tell_news("We had soup and bread by the lake")
+    assert not _statements._may_tell_news("We had soup and bread by the lake")
 
 
 LISTS = (

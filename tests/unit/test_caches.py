@@ -10,7 +10,7 @@ import orbiter.memory.recall  # noqa: F401 - loads the modules whose caches are 
 from orbiter.memory import AgentMemory
 from orbiter.memory.backends.sqlite.term_index import _short, token
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall import _features, _replaced, near_duplicates
+from orbiter.memory.recall import _features, _statements, near_duplicates
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
 from orbiter.memory.text import words
@@ -40,7 +40,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
         "_everyday",
         "_kin",
         "_table",
-        "_stems",
+        "stems",
         "_time_terms",
         "_time_words",
         "_topic_of",
@@ -55,12 +55,12 @@ async def test_a_question_is_kept_in_no_cache_of_word_lists() -> None:
         alice = memory.scope(user_id="alice")
         await alice.remember("I live in Oslo.")
         await alice.recall("Where do I live now?")
-        before = _replaced._stems.cache_info()
+        before = _statements.stems.cache_info()
 
         for number in range(5):
             await alice.recall(f"Where do I live now, and who is number {number}?")
 
-    assert _replaced._stems.cache_info().currsize == before.currsize > 0
+    assert _statements.stems.cache_info().currsize == before.currsize > 0
 
 
 def test_a_cache_answers_for_many_texts_as_for_each() -> None:

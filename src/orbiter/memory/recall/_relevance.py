@@ -91,6 +91,8 @@ _IN_TIME = 0.5
 _ABOUT_ANOTHER = 0.3
 """Not fitted: what is left of the relevance of a note about another than the question names. It may
 still be meant, by a name that the note does not know."""
+_FILLER = 0.1
+"""Not fitted: what is left of the relevance of what is only polite: "That sounds lovely"."""
 _BRIEF, _NOT_BRIEF = 2.2, 2.8
 """Not fitted: `length` up to which a message is brief, 8 terms, and from which it is not, 15."""
 _ECHO = -3.0
@@ -155,6 +157,7 @@ def measures_of_text(
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(is_asking),
+        "filler": float(brief > 0 and words.is_filler(item.content)),
         "length": length,
     }
 
@@ -293,7 +296,7 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
     of the question, words decide. So they do for
     what a text says without the word: a model sees no name in "I'm Alice". What happened at a time
     is told by when a memory is of, whatever its words are. A note about another than the
-    question names is hardly an answer.
+    question names is hardly an answer, and neither is what is only polite.
     """
     if "known" in values:
         return values["known"]
@@ -306,6 +309,7 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
         likely += (1 - likely) * _probability(values, weights["words"])
     if values["only_time"] and not values["question"]:
         likely = max(likely, _IN_TIME * values["date"] * (1 - values.get("echo", 0.0)))
+    likely *= 1 - (1 - _FILLER) * values["filler"]
     return likely * (1 - (1 - _ABOUT_ANOTHER) * values["another"])
 
 

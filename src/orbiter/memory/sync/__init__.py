@@ -15,8 +15,7 @@ from orbiter.memory._lazy import lazy_names, warn
 from orbiter.memory.episodic import manager
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import close_at_exit, close_soon, run
-from orbiter.memory.sync._facade import Blocking, async_form, blocking_class
-from orbiter.memory.sync._streams import Stream
+from orbiter.memory.sync._facade import Blocking, Stream, async_form, blocking_class
 from orbiter.memory.tasks.progress import Progress
 
 __all__ = [

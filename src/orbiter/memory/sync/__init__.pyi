@@ -57,8 +57,8 @@ from orbiter.memory.recall import RecallMode, RecallResult
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.sync._background_loop import run as run
 from orbiter.memory.sync._facade import Blocking
+from orbiter.memory.sync._facade import Stream as Stream
 from orbiter.memory.sync._facade import async_form as async_form
-from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tasks.progress import Progress
 from orbiter.memory.text.pii import PIIHook
 from orbiter.memory.transfer._migrate import Migration

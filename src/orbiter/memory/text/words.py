@@ -431,7 +431,7 @@ _COURTESY = frozenset(
     ok okay k kk thanks thank thx cheers please welcome hi hello hey bye goodbye noted understood
     sure great good nice lovely perfect cool fine alright right yes yeah yep yup no nope wow oh ah
     aha hm hmm sorry excellent wonderful awesome fantastic super brilliant absolutely exactly indeed
-    certainly definitely interesting agreed done well
+    certainly definitely interesting agreed done well amazing congratulations congrats haha lol
     danke dank vielen bitte gern gerne gut guten schon prima klar alles genau verstanden notiert ja
     nein hallo tschuss toll genial stimmt
     merci bien bonjour salut oui non parfait accord super note compris entendu voila
@@ -450,8 +450,10 @@ _PHRASE = lazy_pattern(
     r"(?i)\b(?:have a (?:nice|good|great|lovely) (?:day|evening|night|weekend|trip|one)"
     r"|good (?:morning|day|afternoon|evening|night)|of course|no (?:problem|worries)(?: at all)?"
     r"|my pleasure|same to you|(?:see|talk to) you(?: (?:soon|later|then|tomorrow))?|got it|will do"
-    r"|sounds (?:good|great)|(?:good|glad|happy) to (?:know|hear|help)(?: that)?|so much"
-    r"|how are you(?: (?:doing|today))*|(?:let me know|is there|do you need)(?: if)? anything else"
+    r"|sounds (?:like )?(?:an? )?(?:good|great|nice|lovely|perfect|wonderful|amazing|fun)"
+    r"|(?:good|glad|happy|nice|lovely) to (?:know|hear|help|see)(?: that| it)?|so much|sure thing"
+    r"|how are you(?: (?:doing|today))*|i love (?:that|it)"
+    r"|(?:let me know|is there|do you need)(?: if)?(?: you need)? anything else"
     r"|i(?:'ll| will) (?:remember|keep) (?:that|it)(?: in mind)?|bis (?:bald|dann|später|morgen)"
     r"|guten (?:morgen|tag|abend)|gute nacht|kein problem|de rien|de nada|bonne (?:journée|soirée)"
     r"|buenos días|buenas (?:tardes|noches)|d'accord)\b"

@@ -1,0 +1,319 @@
+"""Statements: what the sentences of a text say, and which of them tell of a change.
+
+"I moved to Paris" tells of a change by a cue ("moved", "no longer", "now", "instead of"), and of
+whom and what it is. English only; `_replaced` compares statements with each other.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import islice
+from typing import NamedTuple
+
+from orbiter.memory._lazy import lazy_pattern
+from orbiter.memory.recall._candidate_pool import name_before_colon
+from orbiter.memory.recall._query_analysis import names_in
+from orbiter.memory.text import words
+from orbiter.memory.text.text_caches import text_cache
+
+__all__ = [
+    "PERSON",
+    "TOPICS",
+    "Sentence",
+    "news_in",
+    "sentences_of",
+    "stems",
+    "terms_in",
+    "topics_in",
+    "topics_of",
+]
+
+_MAX_CHARACTERS, _MAX_SENTENCE = 2_000, 400
+"""Characters of a text, and of a sentence, that may be a statement about somebody's life."""
+_MAX_BYTES = 8 * 2**20
+"""How much is remembered of what was read, some 3 KB of a text: each question compares hundreds."""
+
+_SENTENCE = lazy_pattern(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
+_CLAUSE = lazy_pattern(r"[,;:]\s|\s(?:[–—-]+|but|so|and(?: then|(?= (?:i|we|he|she|they)\b)))\s")
+
+_PARTS = lazy_pattern(r"[,;:]\s|\s(?:and|or|but|as well as|plus)\s")
+"""What stands between the parts of an enumeration, each of which may end alone."""
+
+_CHANGE = lazy_pattern(
+    r"\b(?:(?<!years )(?<!months )(?<!weeks )(?<!right )(?<!just )(?<!for )(?<!by )(?<!until )now"
+    r"(?! and (?:then|again))(?! that)|nowadays|these days|currently|instead|from now on|as of"
+    r"|since (?:then|last|this|january|february|march|april|may|june|july|august|september|october"
+    r"|november|december|(?:19|20)\d\d)"
+    r"|moved|relocated|switched|changed|swapped|replaced|renamed|became|(?:has|have|'ve|'s) become"
+    r"|postponed|rescheduled|brought forward|put off|raised|increased|reduced|lowered"
+    r"|(?:went|gone) (?:up|down)|rose|risen|(?:dropped|fell|fallen) (?:to|by|from)|turns out"
+    r"|turned out|actually|correction|update[sd]?|promoted|transferred|took over|taken over"
+    r"|handed over|joined|started (?:as|at|working)|got married)\b"
+)
+"""Cues that something is no longer what it was."""
+_NEW = lazy_pattern(r"\b(?:a|my|our|the|his|her|its|their) new (?P<what>\w+(?: \w+)?)")
+"""Something new replaces the old one of its kind."""
+_OBJECT_AFTER = lazy_pattern(
+    r"\b(?:no longer|used to|instead of|rather than|in place of|stopped|quit|gave up|given up"
+    r"|dropped|cancelled|canceled|called off|left|sold|got rid of|pulled out of|backed out of"
+    r"|dropped out of|resigned(?: from)?|retired from|withdrew from|ended|broke up with"
+    r"|abandoned|replaced"
+    r"|(?:switched|changed|moved|went|gone|swapped|transferred) (?:over )?from)\b(?P<object>.*)"
+)
+"""Cues of an end: what follows is what ended; if nothing follows, it is what stands before."""
+_OBJECT_BEFORE = lazy_pattern(
+    r"\A(?P<object>.*)\b(?:(?:is|are|was|were|be|been|'s|'re) (?:now |all )?(?:cancelled|canceled"
+    r"|called off|history|discontinued|sold|dropped"
+    # Not "over the moon", "off to school" or "closed on Mondays".
+    r"|(?:off|over|closed|gone)(?=\W*\Z| (?:again|already|anyway|as|because|by|due|for good|for now"
+    r"|forever|now|permanently|since)\b))"
+    r"|fell through|fallen through|(?<!is )(?<!are )(?<!was )(?<!were )(?<!'s )closed(?! on| at)"
+    r"|shut down|(?:has|have) left(?=\W*\Z| (?:already|for good|forever|now|us)\b)"
+    r"|(?:is|are)(?:n't| not) happening)\b"
+)
+_OBJECT_BETWEEN = lazy_pattern(
+    r"(?:\bnot\b|n't\b|\bnever\b)(?P<object>.*?)\b(?:any ?more|any longer)\b"
+)
+_ANY_CUE = lazy_pattern(
+    r"\b(?:now|nowadays|these|currently|instead|as of|since|moved|relocated|switched|changed"
+    r"|swapped|replaced|renamed|became|become|postponed|rescheduled|brought|put off|raised"
+    r"|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen|turns out|turned out"
+    r"|actually|correction|update[sd]?|promoted|transferred|took over|taken over|handed over"
+    r"|joined|started|got|new|no longer|used to|rather than|in place of|stopped|quit|gave up"
+    r"|given up|cancelled|canceled|called off|left|sold|pulled out|backed out|resigned|retired"
+    r"|withdrew|ended|broke up|abandoned|off|over|closed|history|discontinued|shut down|happening"
+    r"|any ?more|any longer)\b"
+)
+"""At least one of these stands in whatever one of the cues above is found in."""
+_OBJECT_ENDS = lazy_pattern(
+    r"\b(?:and|but|because|since|as|to|by|with|for|so|when|after|before|in order|due)\b"
+)
+_NO_OBJECT = lazy_pattern(r"\W*(?:\Z|(?:after|already|because|before|due|since|when)\b)")
+_UNREAL = lazy_pattern(
+    r"\b(?:maybe|perhaps|might|could|would|should|if|whether|unless"
+    r"|(?:think|thought|thinking|dream\w*|talk\w*) (?:about|of)|consider\w*"
+    r"|plan(?:s|ned|ning)? (?:to|on)|wants? to|wanted to|hop(?:e|es|ing)|wish\w*|almost|nearly"
+    r"|still)\b|\?"
+    r"|(?:\bnot|\bnever|n't) (?:yet )?(?:been )?(?:moved|switched|changed|become|renamed|cancelled"
+    r"|started|quit|left|stopped)\b"
+)
+"""What has not happened, or goes on as before."""
+_ADDED = lazy_pattern(r"\b(?:also|too(?=\W*$)|as well|another|second|besides|in addition|both)\b")
+_PRONOUN = lazy_pattern(r"\b(?:it|them|that|this|him|her|there)\b")
+_FIRST = frozenset(("i", "we", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'll", "we'd"))
+_LEADING = frozenset(
+    """
+    a actually after all also an and any as at because btw but by during each every finally for
+    from his her hey hi in it its last later my new next no now of oh ok okay on our own recently
+    since so some sorry still that the their then these this those today unfortunately until well
+    when while with yes your
+    """.split()  # noqa: SIM905 - read by people
+)
+"""Words that may stand before a subject."""
+_TIMES = frozenset(
+    """
+    am day evening friday hour january february march april may june july august september october
+    november december last minute moment monday month morning next night noon o'clock pm saturday
+    spring summer autumn winter sunday thursday time today tomorrow tonight tuesday wednesday week
+    weekend year yesterday yearly monthly weekly daily
+    """.split()  # noqa: SIM905 - read by people
+)
+_CLOCK = lazy_pattern(r"\b\d{1,2}(?::\d\d|\s?[ap]m\b)")
+_LIGHT = """
+be become come current do give get go got have keep know lie like make put sit stand start take tell
+use want
+"""
+"""Verbs that say little about what a sentence is about."""
+_CHANGES = (
+    "since change switch new move cancel drop stop quit now longer old previous actually currently"
+)
+TOPICS = (
+    "live lives reside relocate home moved",
+    "work job employ employer hire join profession career",
+    "cost price pay fee charge expensive raise",
+    "name call rename title",
+    "meet meeting meetup",
+    "eat diet food vegetarian vegan",
+)
+"""Words for a state and for its change, which stand for each other."""
+_OF_PLACE = lazy_pattern(r"\bmoved (?!the\b|my\b|our\b|his\b|her\b|their\b|a\b|an\b|it\b)")
+"""To have moved is to live elsewhere, but not to have moved the sofa."""
+_OF_WORK = lazy_pattern(r"\bstarted (?:as|at)(?! \d| the (?:beginning|end|top))\b")
+_EVENT = lazy_pattern(
+    r"(?<!is )(?<!are )(?<!am )(?<!i'm )(?<!be )(?<!'s )(?<!'re )\b(?:\w{2,}ed|ate|bought|broke"
+    r"|built|came|did|drank|drove|fell|felt|flew|forgot|found|gave|got|had|heard|held|kept|knew|left|lost"
+    r"|made|met|paid|ran|rode|said|sang|saw|sent|slept|sold|spent|stood|swam|taught|thought|told"
+    r"|took|was|went|were|woke|won|wore|wrote)\b"
+)
+"""A verb of what has happened once, and stays true."""
+PERSON = frozenset(
+    """
+    aunt boss boyfriend brother child colleague cousin dad daughter father flatmate friend
+    girlfriend grandfather grandma grandmother grandpa grandson granddaughter husband kid mom mother
+    mum neighbor neighbour nephew niece parent partner roommate sister son uncle wife
+    """.split()  # noqa: SIM905 - read by people
+)
+
+
+class Sentence(NamedTuple):
+    """What a sentence says."""
+
+    terms: frozenset[str]
+    """What it is about: without times, cues and verbs that say little."""
+    topics: frozenset[str]
+    """The same, with one word for those that stand for each other."""
+    leads: frozenset[str]
+    """The topics that its clauses begin with: the subject, and what is said of it first."""
+    heads: frozenset[str]
+    """The first word of the subject of each clause; empty for pronouns."""
+    is_first_person: bool
+    """Whether a clause is about the one who speaks."""
+    is_event: bool
+    """Whether it tells what has happened, not what is."""
+    ended: tuple[frozenset[str], ...]
+    """What has ended, by each cue of an end."""
+    changed: tuple[frozenset[str], ...]
+    """All the words of each clause that has a cue of change."""
+    renewed: tuple[frozenset[str], ...]
+    """Topics of which there is something new."""
+    tokens: frozenset[str]
+    is_added: bool
+    parts: tuple[frozenset[str], ...]
+    """What each part of an enumeration is about, as of "green tea and dark chocolate"."""
+    names: frozenset[str]
+    """The terms of the names in it."""
+    has_number: bool
+    has_time: bool
+
+
+def terms_in(text: str) -> list[str]:
+    """Return the terms of an English text: one word alone does not tell its language."""
+    return words.terms_of(words.tokens(text))
+
+
+@cache
+def stems(text: str) -> frozenset[str]:
+    return frozenset(terms_in(text))
+
+
+@cache
+def _topic_of() -> Mapping[str, str]:
+    return {term: topic.split()[0] for topic in TOPICS for term in stems(topic)}
+
+
+def _about(text: str) -> frozenset[str]:
+    """Return what a text is about: its terms without times, cues and verbs that say little."""
+    kept = [word for word in words.tokens(text) if word not in _TIMES]
+    terms = {term for term in words.terms_of(kept) if not term.isdigit()}
+    return frozenset(terms) - stems(_LIGHT) - stems(_CHANGES)
+
+
+def topics_in(text: str) -> frozenset[str]:
+    topics = topics_of(_about(text))
+    if _OF_PLACE.search(text):
+        topics |= {_topic_of()["live"]}
+    if _OF_WORK.search(text):
+        topics |= {_topic_of()["work"]}
+    return topics
+
+
+def topics_of(terms: frozenset[str]) -> frozenset[str]:
+    names = _topic_of()
+    return frozenset(names.get(term, term) for term in terms)
+
+
+def _head(clause: str) -> str | None:
+    """Return the first word of a clause's subject: `I`, a term, or nothing for a pronoun."""
+    for word in words.tokens(clause):
+        if word in _FIRST:
+            return "I"
+        if word in _LEADING or word in _TIMES or word.isdigit():
+            continue
+        terms = terms_in(word)
+        return terms[0] if terms else None
+    return None
+
+
+def _ended(clause: str, before: str) -> list[frozenset[str]]:
+    """Return what has ended by a clause; *before* is what "it" stands for."""
+    sets = []
+    for form in (_OBJECT_BETWEEN, _OBJECT_AFTER, _OBJECT_BEFORE):
+        if match := form.search(clause):
+            what = match["object"]
+            if form is _OBJECT_AFTER:
+                what = _OBJECT_ENDS.split(what)[0]
+            terms = _about(what)
+            if form is not _OBJECT_BEFORE and _PRONOUN.search(what):
+                terms |= _about(before)
+            if not terms and _NO_OBJECT.match(match["object"]):  # "Frau Winter has left"
+                terms = _about(clause[: match.start("object")])
+            sets.append(terms)
+    return [terms for terms in sets if terms]
+
+
+def _leads(clause: str, head: str | None) -> list[str]:
+    """Return the topic of the subject, and of the word that says most about what it does."""
+    ordered = (term for word in words.tokens(clause) for term in _ordered_topics(word, clause))
+    return list(islice(ordered, 1 if head == "I" else 2))
+
+
+def _ordered_topics(word: str, clause: str) -> frozenset[str]:
+    return topics_in(f"{word} to" if word == "moved" and _OF_PLACE.search(clause) else word)
+
+
+def _read(sentence: str) -> Sentence:
+    text = sentence.replace("’", "'").lower()
+    clauses = [clause for clause in _CLAUSE.split(text) if clause.strip()]
+    heads = [_head(clause) for clause in clauses]
+    ended: list[frozenset[str]] = []
+    changed: list[frozenset[str]] = []
+    renewed: list[frozenset[str]] = []
+    for number, clause in enumerate(clauses):
+        if _UNREAL.search(clause):
+            continue
+        ended += _ended(clause, " ".join(clauses[:number]))
+        if _CHANGE.search(clause):
+            changed.append(frozenset(words.tokens(clause)))
+        renewed += [topics_in(match["what"]) for match in _NEW.finditer(clause)]
+    leads = [lead for each in zip(clauses, heads, strict=True) for lead in _leads(*each)]
+    return Sentence(
+        _about(text),
+        topics_in(text),
+        frozenset(leads),
+        frozenset(head for head in heads if head not in (None, "I")),
+        "I" in heads,
+        _EVENT.search(clauses[0]) is not None if clauses else False,
+        tuple(ended),
+        tuple(changed),
+        tuple(renewed),
+        frozenset(words.tokens(text)) - words.COMMON,
+        _ADDED.search(text) is not None,
+        tuple(filter(None, map(_about, _PARTS.split(text)))),
+        names_in(sentence) - _TIMES,
+        any(map(str.isdigit, text)),
+        not _TIMES.isdisjoint(words.tokens(text)) or _CLOCK.search(text) is not None,
+    )
+
+
+@text_cache(max_bytes=_MAX_BYTES)
+def sentences_of(content: str) -> tuple[Sentence, ...]:
+    """Return the sentences of a text that are no questions; a document makes no statement."""
+    if len(content) > _MAX_CHARACTERS:
+        return ()
+    if name := name_before_colon(content):
+        content = content.partition(f"{name}:")[2]
+    parts = [part for part in _SENTENCE.findall(content) if not part.rstrip().endswith("?")]
+    parts = [part for part in parts if len(part) <= _MAX_SENTENCE]
+    return tuple(_read(part) for part in parts)
+
+
+def news_in(content: str) -> list[Sentence]:
+    """Return the sentences of a text that say that something ended, changed or is new."""
+    if not _may_tell_news(content):
+        return []
+    return [one for one in sentences_of(content) if one.changed or one.ended or one.renewed]
+
+
+@text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)
+def _may_tell_news(content: str) -> bool:
+    """Tell whether a text has a cue at all: to read one takes a hundred times as long."""
+    return _ANY_CUE.search(content.replace("’", "'").lower()) is not None
