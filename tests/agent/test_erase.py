@@ -141,7 +141,7 @@ async def test_activity_in_redis_is_found_by_its_user(
     done = await memory.erase(user_id=f"alice-{who}")
 
     assert done, done
-    assert (done.episodes, done.keys) == (2, 6)
+    assert (done.episodes, done.redis_keys) == (2, 6)
     async with Redis.from_url(redis_server.url()) as client:
         alice = activity_name(MemoryMetadata(user_id=f"alice-{who}")).split("-")[1]
         assert [key async for key in client.scan_iter(match=f"agent:scope-{alice}*")] == []

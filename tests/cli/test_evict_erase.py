@@ -361,3 +361,18 @@ def test_the_keys_of_somebody_who_is_erased_are_named(cli: Cli) -> None:
         assert other not in each.stderr
     cli.ok("keys", "revoke", key)
     assert "API key" not in cli("erase", "--user", "alice", "--yes").stderr
+
+
+def test_the_report_of_an_erasure_names_the_keys_that_are_left(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "tea")
+    key = cli.json("keys", "create", "--user", "alice")["id"]
+    counted, kept = tmp_path / "counted.json", tmp_path / "kept.json"
+
+    cli("erase", "--user", "alice", "--dry-run", "--report", str(counted))
+    printed = cli.json("erase", "--user", "alice", "--yes", "--report", str(kept))
+
+    reports = [json.loads(each.read_text()) for each in (counted, kept)]
+    for each in (*reports, printed):
+        assert list(each["api_keys"]) == [key]
+        assert each["api_keys"][key].startswith(f"orbiter-memory keys revoke {key}")
+        assert "keys" not in each

@@ -100,6 +100,19 @@ async def test_what_is_erased_of_somebody_with_entries_alone_is_shown_first(
     assert '<strong class="number">12</strong> key-value entries' in erased.text
 
 
+async def test_an_erasure_says_which_keys_are_left(
+    memory: AgentMemory, keys: KeyFile, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    left = new_key(keys, user="ann").split("_")[1]
+    visitor = Visitor(client(await served(keys=keys), new_key(keys, "admin")))
+
+    erased = await visitor.send("/ui/data/erase", ANN, typed="ann")
+
+    assert f"The API key <code>{left}</code> still works" in erased.text
+    assert f"<code>orbiter-memory keys revoke {left} --url " in erased.text
+
+
 async def test_a_budget_is_counted_first(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

@@ -242,6 +242,31 @@ async def test_a_key_of_somebody_erases_as_a_job_what_is_theirs_alone(
     assert (await memory.scope(user_id="bob").stats()).items == 1
 
 
+async def test_an_erasure_names_the_keys_that_still_open_what_was_erased(
+    pair: list[AgentMemory], served: Served, client: Client, keys: KeyFile
+) -> None:
+    theirs, gone, other = (new_key(keys, user=name).split("_")[1] for name in ("ann", "ann", "bob"))
+    keys.revoke(gone)
+    url = await served(pair[0], keys=keys, **BARE)
+    admin, bound = client(url, new_key(keys, "admin")), new_key(keys, "admin", user="ann")
+    own = bound.split("_")[1]
+
+    counted = await admin.post("/v1/erase", json={"user_id": "ann", "dry_run": True})
+    answer = await admin.post("/v1/erase", json={"user_id": "ann"}, headers=NOW)
+    report = (await ended(admin, answer.json()))["report"]
+    hers = await client(url, bound).post("/v1/erase", json={"dry_run": True})
+
+    for each in (counted.json(), report):
+        assert set(each["api_keys"]) == {theirs, own}
+        assert each["api_keys"][theirs].startswith(f"orbiter-memory keys revoke {theirs} --url ")
+        assert other not in str(each)
+        assert "keys" not in each
+        assert each["redis_keys"] == 0
+    assert hers.json()["api_keys"][own] == f"orbiter-memory keys revoke {own}"
+    assert hers.json()["store"] == ""
+    assert (await pair[0].erase(user_id="ann")).api_keys == {}
+
+
 async def test_forgetting_for_good_is_a_job_for_an_administrator(
     pair: list[AgentMemory], served: Served, client: Client, keys: KeyFile
 ) -> None:

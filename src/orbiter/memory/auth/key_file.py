@@ -21,6 +21,7 @@ from pathlib import Path
 
 from orbiter.memory.auth.principals import (
     Key,
+    KeyStore,
     Principal,
     Role,
     check_role,
@@ -37,7 +38,7 @@ from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["FileKeys", "KeyFile", "key_file_for"]
+__all__ = ["FileKeys", "KeyFile", "key_file_for", "key_options"]
 
 _MAX_BYTES = 16 * 2**20
 
@@ -327,6 +328,18 @@ def key_file_for(url: str) -> Path:
     digest = hashlib.sha256(which.encode()).hexdigest()[:16]
     kind = which.partition("://")[0]
     return user_data_path("orbiter-memory", appauthor=False) / f"{kind}-{digest}.keys.json"
+
+
+def key_options(url: str, keys: KeyStore | None) -> list[str]:
+    """Return the options by which the command `keys` finds the keys of the store at *url*."""
+    options = [] if url.startswith("<") else ["--url", url]  # an object has none
+    try:
+        usual = key_file_for(url)
+    except QueryError:  # a store in memory, whose keys are where somebody said
+        usual = None
+    if isinstance(keys, FileKeys) and (keys.file.path != usual or url.startswith("postgres")):
+        options += ["--keys", keys.place]
+    return options
 
 
 def _take_lock(path: Path) -> int:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, get_args
@@ -32,6 +32,7 @@ __all__ = [
     "is_token_of",
     "make_key",
     "named_scope",
+    "open_keys",
     "replace_key",
 ]
 
@@ -138,6 +139,16 @@ class KeyStore(Protocol):
 
     async def close(self) -> None:
         """End what was opened."""
+
+
+async def open_keys(keys: KeyStore, scope: Mapping[str, str]) -> builtins.list[Key]:
+    """Return the keys that open nothing but memories of *scope*, and still do; the oldest first."""
+    now = datetime.now(UTC)
+    return [
+        key
+        for key in await keys.list()
+        if scope and scope.items() <= named_scope(key.scope).items() and key.is_open(now)
+    ]
 
 
 def id_of_token(token: str) -> str | None:

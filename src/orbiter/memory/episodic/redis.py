@@ -220,7 +220,7 @@ class RedisEpisodes:
                 episodes += len(set(several) - named)
                 for start in range(0, len(several), 500):
                     await self._connection.call(self, ("UNLINK", *several[start : start + 500]))
-        return Erasure(episodes=episodes, keys=others)
+        return Erasure(episodes=episodes, redis_keys=others)
 
     async def news(self, position: str | None) -> tuple[list[str], str]:
         arrivals = self._shared[2]

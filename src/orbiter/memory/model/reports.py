@@ -101,13 +101,22 @@ class Verification:
         return not self.problems
 
 
-_KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "keys", "entries")
+_KINDS = (
+    "items",
+    "forgotten",
+    "versions",
+    "vectors",
+    "cached",
+    "episodes",
+    "redis_keys",
+    "entries",
+)
 _BESIDE = {
     "versions": ("earlier version", "earlier versions"),
     "vectors": ("vector", "vectors"),
     "cached": ("cached vector", "cached vectors"),
     "episodes": ("episode", "episodes"),
-    "keys": ("Redis key", "Redis keys"),
+    "redis_keys": ("Redis key", "Redis keys"),
 }
 """What goes with memories and entries, and is not counted in a dry run."""
 
@@ -131,7 +140,7 @@ class Erasure:
     """Vectors in the file of `CachedEmbeddings`."""
     episodes: int = 0
     """What was remembered of the last hours by `activity`."""
-    keys: int = 0
+    redis_keys: int = 0
     """Keys of a Redis, those of indexes included."""
     entries: int = 0
     """Entries of key and value."""
@@ -149,6 +158,11 @@ class Erasure:
     """Whether it was only counted, and nothing was touched."""
     not_searched: tuple[str, ...] = ()
     """Copies that `restore` kept beside a SQLite store; delete them."""
+    api_keys: dict[str, str] = field(default_factory=dict, hash=False)
+    """API keys that still open what was erased: their ids, each with the command that revokes it.
+
+    A server and the command line know keys; `erase` of a store in this process has none to name.
+    """
     erased: dict[str, str] = field(default_factory=dict, hash=False)
     """Whose it was, such as `{"user_id": "bob"}`; empty if single memories were erased."""
     at: datetime | None = None
@@ -213,7 +227,8 @@ class Erasure:
         more = [f"  and with that {', '.join(beside)}"] if beside else []
         tail = "nothing is left" if self else f"{len(self.problems)} left to do"
         lines = [head, *more, *([looked] if looked else []), tail]
-        return "\n".join([*lines, *(f"  - {problem}" for problem in self.problems)])
+        keys = (f"the API key `{each}` still works: `{way}`" for each, way in self.api_keys.items())
+        return "\n".join([*lines, *(f"  - {each}" for each in (*self.problems, *keys))])
 
 
 def _listed(parts: list[str]) -> str:

@@ -47,7 +47,8 @@ def create_app(
     store = FileKeys(keys) if isinstance(keys, KeyFile) else keys
     folder = folder_for(memory, store)
     files = None if folder is None else JobFiles(folder)
-    jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only, link=link)
+    kept, read_only = settings.job_kept, settings.read_only
+    jobs = Jobs(memory, files, kept=kept, read_only=read_only, link=link, keys=store)
     live = EventFeed(memory, metrics=metrics, link=link)
     tokens = None if settings.oidc is None else TokenVerifier(settings.oidc)
     server = ServerState(memory, settings, store, live, metrics, jobs, tokens, link=link)

@@ -116,7 +116,7 @@ async def erase(items: RedisItems, asked: Query) -> Erasure:
     entries = await RedisKeyValue(items).erase(asked.wanted)
     problems = await _problems(items, sample)
     return Erasure(
-        items=removed, keys=beside, entries=entries, probes=len(sample), problems=problems
+        items=removed, redis_keys=beside, entries=entries, probes=len(sample), problems=problems
     )
 
 
@@ -132,7 +132,7 @@ async def erase_ids(items: RedisItems, query: Query, item_ids: Sequence[str]) ->
         beside += int(await items.run(_USED_IDS, [_parts(query), *some]))
         probes += len(theirs)
         problems += await _problems(items, theirs)
-    return Erasure(items=removed, keys=beside, probes=probes, problems=problems)
+    return Erasure(items=removed, redis_keys=beside, probes=probes, problems=problems)
 
 
 def _parts(query: Query) -> str:

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -18,7 +18,7 @@ from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, shortened, size, stored
 from orbiter.memory.cli._views import entry, said
-from orbiter.memory.cli.commands.keys import keys_command, open_keys_of
+from orbiter.memory.cli.commands.keys import commands_to_revoke
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ async def erase(
     if report is not None:
         _check_new(report)
     async with run.memory(meaning=False) as memory:
-        there = await memory.erase(**scope, dry_run=True)
+        there = await _with_keys(run, memory, await memory.erase(**scope, dry_run=True))
         counts = stored(there.items, there.entries, there.forgotten)
         what = f"{counts} of {run.target.describe()}"
         if dry_run:
@@ -157,7 +157,7 @@ async def erase(
                 run.out.show(styled(f"would erase {what}"))
             if not there.total:
                 await _say_nothing(run, memory, scope)
-            await _say_keys(run, memory, scope)
+            _say_keys(run, there)
             if report is not None:
                 run.out.note(f"the report of this dry run is in `{report}`")
             return 0
@@ -168,6 +168,7 @@ async def erase(
         with _new_file(report) as file:
             with run.out.progress("erasing", unit="") as advance:
                 done = await memory.erase(**scope, by=by, progress=advance)
+            done = await _with_keys(run, memory, done)
             # Before the file is written: on a full disk, this is the only report.
             code = print_erasure(run, done)
             _write_report(file, done)
@@ -177,7 +178,7 @@ async def erase(
             await _say_nothing(run, memory, scope)
         elif "user_id" in scope:
             _say_elsewhere(scope["user_id"])
-        await _say_keys(run, memory, scope)
+        _say_keys(run, done)
     if report is not None:
         run.out.note(f"the report is in `{report}`")
     return code
@@ -199,13 +200,17 @@ def print_erasure(run: CommandContext, done: "Erasure", ids: "Sequence[str] | No
     return 0 if done else ERROR
 
 
-async def _say_keys(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:
-    """Say which keys of a server are still for a user: who has one may store something again."""
-    if list(scope) != ["user_id"] or is_served(memory):
-        return
-    for key in await open_keys_of(run.target, scope["user_id"]):
-        way = keys_command(run.target, None, "revoke", key.id)
-        say(f"the API key `{key.id}` is still for {run.target.describe()}: `{way}`", kind="note")
+async def _with_keys(run: CommandContext, memory: "AgentMemory", done: "Erasure") -> "Erasure":
+    """Return the report with the keys that are left; that of a server has them."""
+    if is_served(memory):
+        return done
+    return replace(done, api_keys=await commands_to_revoke(run.target, done.erased))
+
+
+def _say_keys(run: CommandContext, done: "Erasure") -> None:
+    """Say which keys of a server are left: who has one may store something again."""
+    for key, way in done.api_keys.items():
+        say(f"the API key `{key}` is still for {run.target.describe()}: `{way}`", kind="note")
 
 
 async def _say_nothing(run: CommandContext, memory: "AgentMemory", scope: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ The keys of a Postgres store are in a table of it, those of any other store in a
 
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -29,10 +29,10 @@ __all__ = [
     "Keys",
     "Role",
     "app",
+    "commands_to_revoke",
     "keys_command",
     "keys_of",
     "oidc_settings",
-    "open_keys_of",
 ]
 
 Keys = Annotated[
@@ -122,17 +122,20 @@ def keys_command(target: Target, file: Path | None, *words: str) -> str:
     return shlex.join(["orbiter-memory", "keys", *words, *named])
 
 
-async def open_keys_of(target: Target, user_id: str) -> "list[Key]":
-    """Return the keys that still open the memories of a user; none where they cannot be read."""
+async def commands_to_revoke(target: Target, scope: Mapping[str, str]) -> dict[str, str]:
+    """Return the ids of keys that still open memories of *scope*, each with how it is revoked.
+
+    None where the keys cannot be read.
+    """
+    from orbiter.memory.auth.principals import open_keys  # noqa: PLC0415
     from orbiter.memory.errors import MemoryError  # noqa: PLC0415
 
     try:
         async with key_store(target, None, moves=False) as store:
-            keys = await store.list()
+            keys = await open_keys(store, scope)
     except (MemoryError, OSError):  # to erase is what was asked for, and this is beside it
-        return []
-    now = datetime.now(UTC)
-    return [key for key in keys if key.scope.user_id == user_id and key.is_open(now)]
+        return {}
+    return {key.id: keys_command(target, None, "revoke", key.id) for key in keys}
 
 
 def missing_store(target: Target) -> str | None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.auth import Principal
+from orbiter.memory.auth import KeyStore, Principal
 from orbiter.memory.errors import MemoryConnectionError, MemoryError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
@@ -36,7 +36,7 @@ from orbiter.memory.server.api.job_record import (
     send_job,
     under_way,
 )
-from orbiter.memory.server.http.error_responses import HTTPProblem, is_erasure, report_for
+from orbiter.memory.server.http.error_responses import HTTPProblem, complete_report, is_erasure
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import Operation, load_error, problem
@@ -78,8 +78,9 @@ class Jobs:
         kept: float,
         read_only: bool,
         link: Alone | None = None,
+        keys: KeyStore | None = None,
     ) -> None:
-        self._memory = memory
+        self._memory, self._keys, self._files = memory, keys, files
         self._link = Alone() if link is None else link
         self._resuming = asyncio.Lock()
         self._link.on("job", self._answer_other)
@@ -88,7 +89,6 @@ class Jobs:
         self._link.on("drop job", self._drop_for_other)
         self._link.on("erased", self._hear_erased)
         self._link.on("resume", lambda _: self.resume())
-        self._files = files
         self._kept = timedelta(seconds=kept)
         self._read_only = read_only
         self._jobs: dict[str, Job] = {}
@@ -233,14 +233,14 @@ class Jobs:
             try:
                 given = {name: load_param(params[name], each) for name, each in job.given.items()}
                 with track(tracker):
-                    found = await getattr(target, job.operation.name)(**given)
-                principal = principal_of_job(job)
-                found = report_for(principal, found)
-                report = await asyncio.to_thread(encode_report, job, found)
+                    result = await getattr(target, job.operation.name)(**given)
+                principal, url = principal_of_job(job), self._memory.url
+                result = await complete_report(principal, result, self._keys, url)
+                report = await asyncio.to_thread(encode_report, job, result)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=problem_of_job(exc, job))
                 return
-            await self._end(job, found=found, report=report)
+            await self._end(job, found=result, report=report)
 
     @asynccontextmanager
     async def _turn(self, job: Job) -> AsyncIterator[None]:

@@ -22,7 +22,7 @@ from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
 from orbiter.memory.server.api.requests import ParsedRequest, parse_request
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, allow, is_call, resolve, segments_of
-from orbiter.memory.server.http.error_responses import HTTPProblem
+from orbiter.memory.server.http.error_responses import HTTPProblem, complete_report
 from orbiter.memory.server.http.json_body import compact_json, is_small, write_json
 from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
@@ -111,11 +111,13 @@ async def answer(request: Request) -> Response:
         _check_role(replace(operation, role="admin"), principal, server.settings)
     if operation.is_job(arguments):
         return await answer_job(request, operation, target, arguments)
-    found = await _call(request, operation, target, asked)
+    result = await _call(request, operation, target, asked)
+    if operation.name == "erase":  # a dry run
+        result = await complete_report(principal, result, server.keys, server.memory.url)
     if key is not None:
-        stored = [found] if isinstance(found, MemoryItem) else found
+        stored = [result] if isinstance(result, MemoryItem) else result
         await check_same(key, operation.name, asked.given, stored, target)
-    return await _response(request, operation, asked, found)
+    return await _response(request, operation, asked, result)
 
 
 # Whether it may be asked

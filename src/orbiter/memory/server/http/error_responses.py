@@ -6,7 +6,9 @@ look at the store itself, gets all of it.
 """
 
 import logging
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +19,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.agent import ForgetResult
-from orbiter.memory.auth import Principal
+from orbiter.memory.auth import Key, KeyStore, Principal
+from orbiter.memory.auth.key_file import key_options
+from orbiter.memory.auth.principals import open_keys
 from orbiter.memory.errors import MemoryError, VersionConflict
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.wire import dump_error
@@ -26,6 +30,7 @@ from orbiter.memory.wire.problems import place_of
 __all__ = [
     "HTTPProblem",
     "ProblemMiddleware",
+    "complete_report",
     "is_erasure",
     "problem_for",
     "problem_of",
@@ -164,6 +169,21 @@ def is_erasure(result: object) -> bool:
     return isinstance(done, Erasure) and not done.dry_run
 
 
+async def complete_report(
+    principal: Principal | None, done: Any, keys: KeyStore | None, url: str
+) -> Any:
+    """Return what *principal* is told of an erasure, with *keys* that still open what is gone."""
+    left: list[Key] = []
+    if isinstance(done, Erasure) and keys is not None:
+        with suppress(MemoryError):  # to erase is what was asked for, and this is beside it
+            left = await open_keys(keys, done.erased)
+    if left:
+        options = key_options(url, keys)
+        ways = {key.id: ["orbiter-memory", "keys", "revoke", key.id, *options] for key in left}
+        done = replace(done, api_keys={each: shlex.join(way) for each, way in ways.items()})
+    return report_for(principal, done)
+
+
 def report_for(principal: Principal | None, done: Any) -> Any:
     """Return what *principal* is told of an erasure: as much, without the names of files."""
     if isinstance(done, ForgetResult):
@@ -177,6 +197,7 @@ def report_for(principal: Principal | None, done: Any) -> Any:
         files=(_FILE,) * files,
         not_searched=(_FILE,) * copies,
         problems=(_LEFT,) * problems,
+        api_keys={each: f"orbiter-memory keys revoke {each}" for each in done.api_keys},
         store="",
     )
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import FileKeys, KeyStore, Principal, is_subject, key_file_for
-from orbiter.memory.errors import QueryError
+from orbiter.memory.auth import KeyStore, Principal, is_subject
+from orbiter.memory.auth.key_file import key_options
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.worker_threads import WorkerThread
@@ -61,18 +61,8 @@ class ServerState:
 
     def key_command(self) -> str:
         """Return the command that makes a key of this server, and of no other; it has no secret."""
-        url = self.memory.url
-        words = ["orbiter-memory", "keys", "create"]
-        words += [] if url.startswith("<") else ["--url", url]  # an object has none
-        try:
-            usual = key_file_for(url)
-        except QueryError:  # a store in memory, whose keys are where somebody said
-            usual = None
-        if isinstance(self.keys, FileKeys) and (
-            self.keys.file.path != usual or url.startswith("postgres")
-        ):
-            words += ["--keys", self.keys.place]
-        return shlex.join([*words, "--user", "NAME"])
+        named = key_options(self.memory.url, self.keys)
+        return shlex.join(["orbiter-memory", "keys", "create", *named, "--user", "NAME"])
 
     async def still_holds(self, principal: Principal) -> bool:
         """Tell whether *principal* may still come in, for what goes on for long."""
