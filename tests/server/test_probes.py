@@ -117,6 +117,28 @@ async def test_each_request_has_a_line_with_ids_and_nothing_else(
     assert "ann" not in text.replace("/v1", "") + json.dumps(line)
 
 
+async def test_a_refused_key_has_its_id_in_the_log_if_it_was_once_valid(
+    served: Served, client: Client, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="orbiter.memory.server")
+    token = new_key(keys, "admin")
+    key_id = keys.list()[0].id
+    url = await served(keys=keys, with_log=True, **BARE)
+    keys.revoke(key_id)
+    guess = f"om_{key_id}_{'a' * 43}"  # knows the id and not the key
+
+    for name, each in (("r-1", token), ("r-2", guess), ("r-3", "what")):
+        await client(url, each).get("/v1/memories", headers={"X-Request-ID": name})
+
+    records = [each for each in caplog.records if each.name.endswith(".access")]
+    lines = [json.loads(formatter("json").format(each)) for each in records]
+    logged = {line["request"]: (line["status"], line["key"], line["tenant"]) for line in lines}
+    assert logged == {
+        "r-1": (401, key_id, None), "r-2": (401, None, None), "r-3": (401, None, None),
+    }  # fmt: skip
+    assert token not in str(lines)
+
+
 async def test_a_fault_is_a_line_of_json_too(caplog: pytest.LogCaptureFixture) -> None:
     try:
         json.loads("x\ny")

@@ -28,6 +28,7 @@ __all__ = [
     "check_name",
     "check_role",
     "choose_key",
+    "ended_key",
     "id_of_token",
     "is_token_of",
     "make_key",
@@ -149,6 +150,14 @@ async def open_keys(keys: KeyStore, scope: Mapping[str, str]) -> builtins.list[K
         for key in await keys.list()
         if scope and scope.items() <= named_scope(key.scope).items() and key.is_open(now)
     ]
+
+
+async def ended_key(keys: KeyStore, token: str) -> str | None:
+    """Return the id of the revoked or expired key that *token* is; `None` for one never made."""
+    key_id = id_of_token(token)
+    known = [] if key_id is None else await keys.list()
+    digest = next((key.digest for key in known if key.id == key_id), None)
+    return key_id if is_token_of(token, digest) else None
 
 
 def id_of_token(token: str) -> str | None:

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 from starlette.types import Scope
 
 __all__ = [
+    "REFUSED_KEY",
     "LogFormat",
     "formatter",
     "log_request",
@@ -33,6 +34,8 @@ _LOG = logging.getLogger("orbiter.memory.server.access")
 _HEADER = b"x-request-id"
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _FIELDS = "request_fields"
+REFUSED_KEY = "refused_key"
+"""Where the state of a request has the id of a key that is revoked or expired."""
 
 
 def request_id(scope: Scope) -> str:
@@ -51,7 +54,8 @@ def log_request(
     scope: Scope, *, method: str, route: str, status: int, seconds: float, request: str
 ) -> None:
     """Log a request that was answered with *status*; zero if it never was."""
-    principal = scope.get("state", {}).get("principal")
+    state = scope.get("state", {})
+    principal = state.get("principal")
     user = principal and principal.scope.user_id
     if principal is not None and user is None:
         user = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("user_id", [None])[0]
@@ -60,7 +64,7 @@ def log_request(
         "route": route,
         "status": status or "cut",
         "ms": round(seconds * 1_000, 1),
-        "key": principal and principal.key_id,
+        "key": state.get(REFUSED_KEY) if principal is None else principal.key_id,
         "tenant": None if user is None else tenant_digest(user),
         "request": request,
     }

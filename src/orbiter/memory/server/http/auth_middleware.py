@@ -24,7 +24,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.auth import LOCAL, OIDCSettings, Principal, Role, TokenVerifier
 from orbiter.memory.auth.oidc import ROLE_PREFIX
+from orbiter.memory.auth.principals import ended_key
 from orbiter.memory.errors import AccessError, MemoryError
+from orbiter.memory.server.http.access_log import REFUSED_KEY
 from orbiter.memory.server.http.browser_security import (
     Headers,
     check_host,
@@ -152,6 +154,9 @@ class AuthMiddleware:
             if principal is not None:
                 return kind, principal
             self._failed.take(str((scope.get("client") or ("",))[0]))
+            if self._settings.with_log and server.keys is not None:
+                refused = await ended_key(server.keys, token)
+                scope.setdefault("state", {})[REFUSED_KEY] = refused
         raise HTTPProblem(
             401,
             "the key is not valid: it is wrong, expired or revoked"
