@@ -357,3 +357,22 @@ async def test_what_was_asked_before_does_not_take_the_places_of_what_answers() 
 
     memories = next(section.text for section in context.sections if section.name == "memories")
     assert memories.index("peanuts") < memories.index("I eat")
+
+
+async def test_memories_that_do_not_answer_are_named_as_left_out(open_memory: Open) -> None:
+    memory = open_memory("memory://")
+    alice = memory.scope(user_id="alice")
+    eats = await alice.remember("Mia eats rice")
+    others = [await alice.remember(each) for each in ("The car is a red Volvo", "Rent is due")]
+    await alice.remember("Mia eats bread, too")
+
+    context = await alice.chat("c").context("What does Mia eat?", memory_limit=1)
+
+    left = {each.id: (each.section, each.reason) for each in context.dropped}
+    assert eats.content in context.text or left[eats.id] == ("memories", "limit")
+    assert [reason for _, reason in left.values()].count("limit") == 1
+    for each in others:
+        assert each.content not in context.text
+        assert left.get(each.id, ("memories", "relevance")) == ("memories", "relevance")
+    assert ("memories", "relevance") in left.values()
+    assert all(each.tokens > 0 for each in context.dropped)

@@ -1,7 +1,8 @@
 """`Chat`: one conversation, from its messages to what a model is shown of it."""
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,7 +52,7 @@ from orbiter.memory.text.ranking import for_prompt
 if TYPE_CHECKING:
     from orbiter.memory.agent._kv import KeyValue
     from orbiter.memory.agent.interface import ScopeSession
-    from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
+    from orbiter.memory.context import Context, Dropped, Interaction, Reason, RecentActivity
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Hit, RecallResult
@@ -308,19 +309,20 @@ class Chat(ScopedHandle):
         asked = task if task is not None else _last_question(said)
         ask = partial(self._handle.recall, asked, min_trust=min_trust, spread=spread)
         ask = partial(ask, min_relevance=min_relevance or 0.0)
-        hits = for_prompt(await self._recalled(ask, said, memory_limit), min_relevance)
+        recalled = await self._recalled(ask, said, memory_limit)
+        hits = for_prompt(recalled, min_relevance)
         recent = await self._recent()
 
         async def assemble(summary: str | None) -> "Context":
             in_chat = {item.id for item in said}
             while True:
-                memories = [hit.shown for hit in hits if hit.item.id not in in_chat]
+                memories = [hit for hit in hits if hit.item.id not in in_chat][:memory_limit]
                 context = await self._chats.assembler.assemble(
                     asked,
                     recent=recent,
                     conversation=said,
                     summary=summary,
-                    memories=memories[:memory_limit],
+                    memories=[hit.shown for hit in memories],
                     scope=self._scope,
                     budget=budget,
                     format=format,
@@ -329,7 +331,9 @@ class Chat(ScopedHandle):
                 missing = in_chat.intersection(each.id for each in context.dropped if each.id)
                 in_chat -= missing
                 if all(hit.item.id not in missing for hit in hits):
-                    return context
+                    known = {item.id for item in said}.union(hit.item.id for hit in memories)
+                    left = self._left_out(recalled, hits, known)
+                    return replace(context, dropped=(*context.dropped, *left))
 
         context = None
         if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
@@ -342,6 +346,20 @@ class Chat(ScopedHandle):
             context = await assemble(None)
         self._core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
         return context
+
+    def _left_out(
+        self, recalled: "Sequence[Hit]", answers: "Sequence[Hit]", known: Collection[str]
+    ) -> "Iterator[Dropped]":
+        """Yield the memories that were recalled, and not offered; *known* are those that were."""
+        from orbiter.memory.context import Dropped  # noqa: PLC0415 - it is loaded by now
+        from orbiter.memory.context.entries import speaker  # noqa: PLC0415
+
+        answering = {hit.item.id for hit in answers}
+        for hit in recalled:
+            if hit.item.id not in known:
+                reason: Reason = "limit" if hit.item.id in answering else "relevance"
+                cost = item_tokens(hit.item, counter=self._chats.count_tokens)
+                yield Dropped("memories", speaker(hit.item), reason, cost, hit.item.id)
 
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
         for cost in map(partial(item_tokens, counter=self._chats.count_tokens), items):

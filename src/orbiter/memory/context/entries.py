@@ -71,12 +71,23 @@ Memory = MemoryItem | EpisodicMemory | Interaction | Entry | str
 TrustRule = Callable[[MemoryItem | EpisodicMemory], Trust]
 """Tells how far what an item or an interaction says may be relied on."""
 
-Reason = Literal["budget", "shortened", "status", "scope", "duplicate", "kind", "incomplete"]
+Reason = Literal[
+    "budget",
+    "shortened",
+    "status",
+    "scope",
+    "relevance",
+    "limit",
+    "duplicate",
+    "kind",
+    "incomplete",
+]
 """Why something was left out.
 
 `budget`: no room. `shortened`: only a part is shown. `status`: it is a draft or was
-discarded. `scope`: it is not of the asked scope. `duplicate`: it is shown elsewhere. `kind`: it is
-no message. `incomplete`: its tool group lacks a result, or its call.
+discarded. `scope`: it is not of the asked scope. `relevance`: it was recalled, and does not answer.
+`limit`: there are `memory_limit` better ones. `duplicate`: it is shown elsewhere. `kind`: it is no
+message. `incomplete`: its tool group lacks a result, or its call.
 """
 
 _SPEAKERS = {"human": "user", "ai": "assistant", "system": "system"}

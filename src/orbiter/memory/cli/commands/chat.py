@@ -314,6 +314,8 @@ _WHY = {
     "shortened": "shortened to fit",
     "status": "not accepted",
     "scope": "another scope",
+    "relevance": "not relevant enough",
+    "limit": "more than `--memories`",
     "duplicate": "shown already",
     "kind": "not a message",
     "incomplete": "its tool group is incomplete",

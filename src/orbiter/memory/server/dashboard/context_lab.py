@@ -47,6 +47,7 @@ _TOLD = {
     "status": "draft or discarded",
     "scope": "belongs to somebody else",
     "relevance": "does not answer",
+    "limit": "better ones have all the places for memories",
     "duplicate": "already in the conversation",
     "kind": "not a message",
     "incomplete": "a tool call without its result, or a result without its call",
@@ -209,6 +210,8 @@ def _grouped(dropped: "Sequence[Dropped]") -> list[Data]:
     """Return what was left out, by section and reason: a long chat drops hundreds for one."""
     groups: dict[tuple[str, str], list[Dropped]] = {}
     for each in dropped:
+        if each.reason == "relevance":  # which is listed among the memories
+            continue
         groups.setdefault((each.section, each.reason), []).append(each)
     return [
         {
