@@ -396,8 +396,10 @@ def test_a_key_says_where_it_is_and_that_its_store_is_missing(cli: Cli, tmp_path
 
     assert len(later.stdout.split()) == 1, "a pipe gets the key alone"
     assert all(f"`{cli.url}.keys.json`" in each.stderr for each in (early, later))
-    assert f"there is no store at `{cli.url}`" in early.stderr
-    assert "there is no store" not in later.stderr + given.stderr
+    way = f"`orbiter-memory serve --url {cli.url}` makes it, and takes this key"
+    assert f"the store `{cli.url}` is not made yet: {way}" in early.stderr
+    assert "no store" not in early.stderr
+    assert "not made yet" not in later.stderr + given.stderr
     assert f"no keys in `{tmp_path / 'other.db'}.keys.json`" in none.stderr
 
 

@@ -256,7 +256,12 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
     # Told in a pipe, too: a key of another store than the one that is served opens nothing.
     missing = None if keys else missing_store(run.target)
     if missing:
-        say(f"there is no store at `{missing}` yet; is `--url` the one of `serve`?", kind="note")
+        url = run.target.setting("url")[0]
+        way = shlex.join(["orbiter-memory", "serve", *([] if url is None else ["--url", url])])
+        say(
+            f"the store `{missing}` is not made yet: `{way}` makes it, and takes this key",
+            kind="note",
+        )
     if run.out.is_json:
         run.out.data({**_json(key), "key": token, "file": store.place})
         return
