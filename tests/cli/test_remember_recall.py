@@ -124,6 +124,26 @@ def test_recall_says_when_nothing_answers(cli: Cli) -> None:
     assert "nothing here answers the question: relevance at most 0.0" in told
 
 
+def test_recall_says_when_its_answers_are_only_possible(cli: Cli) -> None:
+    cli.remember_all("The garden door is green", "The office has a new printer code")
+    shell = environment(cli.url)
+
+    unlikely, likely = (
+        " ".join(in_terminal(["recall", asked], shell).stdout.split())
+        for asked in ("Which code opens the safe at home?", "What colour is the garden door?")
+    )
+
+    best = max(
+        hit["relevance"] for hit in cli.json("recall", "Which code opens the safe at home?")["hits"]
+    )
+    assert 0.025 < best < 0.5
+    assert (
+        f"note: possible answers: none is likelier than not, relevance at most {best:.2f}"
+        in unlikely
+    )
+    assert "possible answers" not in likely
+
+
 def test_recall_is_narrowed_by_time_kind_and_filter(cli: Cli) -> None:
     cli.remember("the red kite", "--extra", '{"price": 3}')
     cli.remember("the blue kite", "--extra", '{"price": 9}')

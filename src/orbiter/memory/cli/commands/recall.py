@@ -48,6 +48,8 @@ app = new_app()
 
 _MAX_LEFT_OUT = 5
 """Candidates that came next and are told to a person; JSON has all."""
+_LIKELY = 0.5
+"""The relevance of what is likelier than not to answer."""
 
 
 class Level(StrEnum):
@@ -179,9 +181,12 @@ async def _note_answer(
         wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
         way = f"{run.target.or_all('searches')}; `list` shows all memories"
         await note_nothing(run, store, f"nothing found{wanted}{way}")
-    elif not is_answered(hits):
-        best = max(hit.relevance for hit in hits)
+        return
+    best = max(hit.relevance for hit in hits)
+    if not is_answered(hits):
         run.out.note(f"nothing here answers the question: relevance at most {best:.2f}")
+    elif best < _LIKELY:
+        run.out.note(f"possible answers: none is likelier than not, relevance at most {best:.2f}")
 
 
 def _check_model(run: CommandContext) -> None:
