@@ -157,10 +157,18 @@ def test_the_log_can_be_asked_for_what_somebody_did(cli: Cli) -> None:
 def test_commands_that_only_read_take_no_actor(cli: Cli) -> None:
     cli.remember("tea")
 
-    for args in (["stats"], ["count", "tags"], ["tail"], ["context", "main", "tea"], ["kv"]):
+    for args in (
+        ["stats"], ["count", "tags"], ["tail"], ["context", "main", "tea"], ["kv"], ["list"],
+        ["show", "x"], ["recall", "x"], ["history", "x"], ["facts", "list"], ["facts", "get", "x"],
+        ["facts", "history", "x"], ["facts", "conflicts"], ["review", "list"], ["chat", "list"],
+        ["chat", "show", "x"], ["export", "x.jsonl"], ["duplicates"],
+    ):  # fmt: skip
         refused = cli(*args, "--by", "joe")
         assert refused.exit_code == 2, args
         assert "`audit --by NAME`" in refused.stderr, args
+        command = args[:2] if args[0] in ("facts", "review", "chat") else args[:1]
+        assert "--by" not in cli.ok(*command, "--help"), args
+    assert "--by" in cli.ok("remember", "--help")
 
 
 def test_changes_of_entries_are_counted_as_entries_in_a_terminal(cli: Cli) -> None:

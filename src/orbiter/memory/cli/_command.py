@@ -113,6 +113,14 @@ class Target:
                 way = "use `--no-user`" if name == "user" else "leave it out"
                 raise UsageError(f"`{origin}` is empty; give a name, or {way}")
 
+    def check_reads(self) -> None:
+        """Raise `UsageError` for `--by` of what only reads: it looks like a filter, and is none."""
+        if self.by is not None:
+            raise UsageError(
+                "`--by` names who changes something, and this only reads; leave it out. "
+                "`history` shows who changed what, and `audit --by NAME` what somebody did"
+            )
+
     def scope_options(self) -> list[str]:
         """Return the options given that say whose memories; the environment's do not count."""
         options = [f"--{name}" for name in SCOPES if getattr(self, name) is not None]
@@ -314,12 +322,15 @@ name_completers: list[Callable[[typer.Context, str, str], list[tuple[str, str]]]
 """What returns names for a shell; `_completion`, which stands above this module, adds itself."""
 
 
-def _option(*names: str, text: str, kind: Any = str | None, completed: str = "") -> Any:
+def _option(
+    *names: str, text: str, kind: Any = str | None, completed: str = "", hidden: bool = False
+) -> Any:
     """Return an option; *completed* is the part of a scope whose names a shell offers for it."""
     complete = _names_of(completed) if completed else None
-    return Annotated[
-        kind, typer.Option(*names, help=text, show_default=False, autocompletion=complete)
-    ]
+    option = typer.Option(
+        *names, help=text, show_default=False, autocompletion=complete, hidden=hidden
+    )
+    return Annotated[kind, option]
 
 
 def _names_of(name: str) -> Callable[..., Any]:
@@ -361,6 +372,7 @@ def command(  # noqa: PLR0913 - each is a choice of its own
     everyone: bool = True,
     json: bool = True,
     shows_scope: bool = False,
+    reads: bool = False,
     by: str = "",
     makers: tuple[str, ...] = _MAKERS,
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
@@ -368,8 +380,9 @@ def command(  # noqa: PLR0913 - each is a choice of its own
     """Add a function to *app* as the command *name*, with the shared options it needs.
 
     *makers* are the commands that make the store which it does not find. One that only
-    *shows_scope* may be asked when a variable names it wrongly. *by* is the help of `--by` where it
-    does not sign. A coroutine runs in what *new_loop* returns.
+    *shows_scope* may be asked when a variable names it wrongly. One that only *reads* offers no
+    `--by`, and refuses it. *by* is the help of `--by` where it does not sign. A coroutine runs in
+    what *new_loop* returns.
     """
     shared: dict[str, Any] = {}
     for wanted, options in (
@@ -379,8 +392,8 @@ def command(  # noqa: PLR0913 - each is a choice of its own
         (json, _JSON),
     ):
         shared |= options if wanted else {}
-    if by:
-        shared["by"] = _option("--by", text=by)
+    if by or reads:
+        shared["by"] = _option("--by", text=by, hidden=reads)
 
     def add(function: _Command) -> _Command:
         own = list(inspect.signature(function).parameters.values())[1:]
@@ -405,6 +418,7 @@ def command(  # noqa: PLR0913 - each is a choice of its own
                 context,
                 given,
                 is_checked=is_checked,
+                reads=reads,
                 has_store=url,
                 new_loop=new_loop,
             )
@@ -427,6 +441,7 @@ def _run(
     given: dict[str, Any],
     *,
     is_checked: bool,
+    reads: bool,
     has_store: bool,
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
@@ -440,6 +455,8 @@ def _run(
         try:
             if is_checked:
                 run.target.check_names()
+            if reads:
+                run.target.check_reads()
             if has_store and not run.target.is_remote():
                 note_idle_key(run.target.setting("pii")[0])
             result = function(run, **given)

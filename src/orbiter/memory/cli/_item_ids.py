@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SHORTEST_PART",
     "ambiguous",
-    "check_reads",
     "counts_of_user",
     "find_id",
     "find_ids",
@@ -225,15 +224,6 @@ def _path() -> Path | None:
 
 
 # What is said where nothing was found
-
-
-def check_reads(run: CommandContext) -> None:
-    """Refuse `--by` of a command that only reads: it would look like a filter, and be none."""
-    if run.target.by is not None:
-        raise UsageError(
-            "`--by` names who changes something, and this only reads; leave it out. "
-            "`history` shows who changed what, and `audit --by NAME` what somebody did"
-        )
 
 
 def note_replaced(run: CommandContext, *questions: str) -> None:

@@ -14,7 +14,6 @@ from orbiter.memory.cli._command import CommandContext, command, new_app, withou
 from orbiter.memory.cli._completion import complete_chats
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._item_ids import check_reads
 from orbiter.memory.cli._options import MinRelevance, Spread, read_words
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
@@ -55,7 +54,7 @@ Name = Annotated[
 ]
 
 
-@command(chat, "list")
+@command(chat, "list", reads=True)
 async def list_chats(
     run: CommandContext,
     *,
@@ -108,7 +107,7 @@ def _chat_json(info: "ConversationInfo") -> dict[str, object]:
 
 
 # Without a user, sessions of the same name would be shown as one conversation.
-@command(chat, "show", everyone=False)
+@command(chat, "show", everyone=False, reads=True)
 async def show_chat(
     run: CommandContext,
     chat_id: Name,
@@ -177,7 +176,7 @@ def _arguments(arguments: object) -> str:
     return one_line(", ".join(shown))
 
 
-@command(app, "context", everyone=False)
+@command(app, "context", everyone=False, reads=True)
 async def context(  # noqa: PLR0913 - the options of a command
     run: CommandContext,
     chat_id: Annotated[
@@ -206,7 +205,6 @@ async def context(  # noqa: PLR0913 - the options of a command
     """Print the context for a model, within a token budget."""
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
 
-    check_reads(run)
     waiting = 0
     task = read_words(words) if words else None
     async with run.both(persona=persona) as (store, memory):

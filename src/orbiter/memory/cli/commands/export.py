@@ -32,7 +32,7 @@ def _check_format(name: str) -> str:
     return name
 
 
-@command(app, "export")
+@command(app, "export", reads=True)
 async def export(
     run: CommandContext,
     path: Annotated[

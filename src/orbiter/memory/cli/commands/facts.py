@@ -58,7 +58,7 @@ def _print(run: CommandContext, found: "FactMemory | None", told: str = "") -> N
         print_facts(run.out, [found], [told or when(found)])
 
 
-@command(facts, "list", everyone=False, makers=_MAKERS)
+@command(facts, "list", everyone=False, makers=_MAKERS, reads=True)
 async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
     """List facts that are valid now, or were at a time."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
@@ -73,7 +73,7 @@ async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: Known
         print_facts(run.out, found, [when(fact) for fact in found])
 
 
-@command(facts, "get", everyone=False, makers=_MAKERS)
+@command(facts, "get", everyone=False, makers=_MAKERS, reads=True)
 async def get_fact(
     run: CommandContext, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None
 ) -> None:
@@ -162,7 +162,7 @@ async def end_fact(
         run.out.note(f"`{key}` has no value then, so nothing ended")
 
 
-@command(facts, "history", everyone=False, makers=_MAKERS)
+@command(facts, "history", everyone=False, makers=_MAKERS, reads=True)
 async def fact_history(run: CommandContext, key: Key) -> None:
     """Show everything that was ever said of a fact."""
     async with run.scoped(meaning=False) as memory:
@@ -194,7 +194,7 @@ async def retract_fact(run: CommandContext, item_id: Id) -> None:
     _print(run, fact, "retracted")
 
 
-@command(facts, "conflicts", everyone=False, makers=_MAKERS)
+@command(facts, "conflicts", everyone=False, makers=_MAKERS, reads=True)
 async def fact_conflicts(run: CommandContext) -> None:
     """List contradicting facts."""
     async with run.scoped(meaning=False) as memory:

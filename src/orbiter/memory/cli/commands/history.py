@@ -16,7 +16,7 @@ from orbiter.memory.cli._command import (
 )
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
-from orbiter.memory.cli._item_ids import check_reads, find_id, not_there, past_of
+from orbiter.memory.cli._item_ids import find_id, not_there, past_of
 from orbiter.memory.cli._options import Id, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line
@@ -139,10 +139,9 @@ def _names(scope: "MemoryMetadata") -> list[tuple[str, str]]:
     return [(name, value) for name, value in values if value is not None]
 
 
-@command(app, "history")
+@command(app, "history", reads=True)
 async def history(run: CommandContext, item_id: Id) -> None:
     """Show every version of a memory and what changed."""
-    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         item_id = await find_id(run, memory, item_id)
         versions = await memory.history(item_id)

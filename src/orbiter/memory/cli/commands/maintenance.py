@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, without_passwords
-from orbiter.memory.cli._item_ids import check_reads, counts_of_user, note_nothing
+from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, parse_when, size
@@ -21,7 +21,7 @@ __all__ = ["app"]
 app = new_app()
 
 
-@command(app, "stats")
+@command(app, "stats", reads=True)
 async def stats(run: CommandContext) -> None:
     """Count memories in a scope and in the whole store."""
     from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
@@ -29,7 +29,6 @@ async def stats(run: CommandContext) -> None:
         UnsupportedError,
     )
 
-    check_reads(run)
     scope = run.target.scope()
     async with run.both() as (memory, handle):
         own = await handle.stats()

@@ -8,7 +8,6 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._item_ids import (
-    check_reads,
     find_id,
     keep_rows,
     not_there,
@@ -49,7 +48,7 @@ _PAGE = 500
 """Memories read at once where all are listed."""
 
 
-@command(app, "list")
+@command(app, "list", reads=True)
 async def list_(  # noqa: PLR0913 - the filters
     run: CommandContext,
     *,
@@ -75,7 +74,6 @@ async def list_(  # noqa: PLR0913 - the filters
     ] = None,
 ) -> None:
     """List memories, newest first."""
-    check_reads(run)
     # A program that got the first few would take them for all; one that pages has a `next`.
     is_all = limit is None and not run.out.is_terminal and not (run.out.is_json and cursor)
     asked: dict[str, Any] = {
@@ -136,10 +134,9 @@ async def _pages(
         asked["cursor"] = page.next
 
 
-@command(app, "show")
+@command(app, "show", reads=True)
 async def show(run: CommandContext, item_id: Id) -> None:
     """Show one memory with all its details."""
-    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         item_id = await find_id(run, memory, item_id)
         item = await memory.get(item_id)

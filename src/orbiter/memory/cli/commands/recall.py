@@ -10,7 +10,7 @@ from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
-from orbiter.memory.cli._item_ids import check_reads, keep_rows, note_nothing, note_replaced
+from orbiter.memory.cli._item_ids import keep_rows, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -71,7 +71,7 @@ class Mode(StrEnum):
     RECENT = "recent"
 
 
-@command(app, "recall")
+@command(app, "recall", reads=True)
 async def recall(  # noqa: PLR0913 - the filters
     run: CommandContext,
     query: Annotated[
@@ -103,7 +103,6 @@ async def recall(  # noqa: PLR0913 - the filters
     ] = False,
 ) -> None:
     """Find memories that answer a question, with reasons."""
-    check_reads(run)
     filters: dict[str, Any] = {"memory_type": kind, "where": read_where(where, tag)}
     bounds: dict[str, Any] = {
         "since": read_when("since", since),

@@ -107,7 +107,7 @@ def _answer() -> Literal["accept", "discard", "skip", "quit"]:
             return answer  # type: ignore[return-value]  # one of them
 
 
-@command(review, "list", everyone=False, makers=("facts put",))
+@command(review, "list", everyone=False, makers=("facts put",), reads=True)
 async def list_drafts(run: CommandContext) -> None:
     """List the drafts to review."""
     async with run.scoped(meaning=False) as memory:

@@ -104,7 +104,7 @@ def _print_result(
     run.out.note(f"{counted(len(found))} {would if dry_run else done}")
 
 
-@command(app, "duplicates")
+@command(app, "duplicates", reads=True)
 async def duplicates(run: CommandContext) -> None:
     """Show memories that say the same thing."""
     async with run.scoped(meaning=False) as memory:

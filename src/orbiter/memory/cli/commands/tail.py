@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._item_ids import check_reads
 from orbiter.memory.cli._options import Kind, Where, read_where
 from orbiter.memory.cli._views import as_json, print_items
 
@@ -18,7 +17,7 @@ __all__ = ["app"]
 app = new_app()
 
 
-@command(app, "tail")
+@command(app, "tail", reads=True)
 async def tail(
     run: CommandContext,
     *,
@@ -33,7 +32,6 @@ async def tail(
     """Print new memories as they arrive, until Ctrl-C."""
     from orbiter.memory.agent.events import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
 
-    check_reads(run)
     wanted = read_where(where)
     left = count
     async with run.scoped(meaning=False, creates=True) as memory:

@@ -10,7 +10,6 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._completion import complete_fields
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
-from orbiter.memory.cli._item_ids import check_reads
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shortened, stored
@@ -90,7 +89,7 @@ async def users(
         run.out.note("nobody has memories or key-value entries here")
 
 
-@command(app, "count")
+@command(app, "count", reads=True)
 async def count(
     run: CommandContext,
     field: Annotated[
@@ -108,7 +107,6 @@ async def count(
     limit: Limit = 50,
 ) -> None:
     """Count memories by the values of a field, most frequent first."""
-    check_reads(run)
     async with run.scoped(meaning=False) as memory:
         counts = await memory.count_by(
             field,
@@ -137,7 +135,7 @@ _PAGE = 500
 """Entries that are asked of a server at once."""
 
 
-@command(app, "kv")
+@command(app, "kv", reads=True)
 async def kv(
     run: CommandContext,
     name: Annotated[
@@ -147,7 +145,6 @@ async def kv(
     limit: Limit = 50,
 ) -> None:
     """List key-value entries, or print the value of one."""
-    check_reads(run)
     scope = run.target.scope()
     async with run.both(meaning=False) as (memory, handle):
         every = await _entries(memory, handle, scope)
