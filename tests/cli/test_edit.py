@@ -2,6 +2,7 @@
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 
 
 def test_an_edit_keeps_the_old_version_and_history_shows_the_difference(cli: Cli) -> None:
@@ -122,6 +123,26 @@ def test_forgetting_permanently_asks_first_and_proves_it(cli: Cli) -> None:
     for item_id in (cup, pot):
         assert cli("restore", item_id).exit_code == 3
     assert cli("forget", cup, "--permanently", "--yes").exit_code == 3
+
+
+def test_forgetting_what_is_not_there_says_that_and_nothing_else(cli: Cli) -> None:
+    cup = cli.remember("a cup of tea")
+    shell = environment(cli.url)
+    cli.ok("forget", cup)
+
+    again = in_terminal(["forget", cup], shell)
+    absent = in_terminal(["forget", "nonsense"], shell)
+    tried = in_terminal(["forget", "nonsense", "--dry-run"], shell)
+    for_good = in_terminal(["forget", "nonsense", "--permanently", "--yes"], shell)
+    counted = in_terminal(["forget", "nonsense", "--permanently", "--dry-run"], shell)
+
+    assert "was forgotten" in again.stdout.replace("\n", " ")
+    for each in (absent, tried, for_good, counted):
+        assert "there is no memory `nonsense`" in each.stdout
+    for each in (again, absent, tried, for_good, counted):
+        assert each.code == 3
+        for more in ("note:", "undoes it", "nothing to erase", "looked for", "0 would"):
+            assert more not in each.stdout, each
 
 
 def test_forgetting_permanently_takes_filters(cli: Cli) -> None:

@@ -201,9 +201,9 @@ async def forget(  # noqa: PLR0913 - the filters
         run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in gone]})
     else:
         print_items(run.out, gone)
-    run.out.note(
-        f"{len(gone)} {'would be forgotten' if dry_run else 'forgotten; `restore ID` undoes it'}"
-    )
+    if gone or not missing:
+        how = "forgotten; `restore ID` undoes it" if gone else "forgotten"
+        run.out.note(f"{len(gone)} {'would be forgotten' if dry_run else how}")
     return NOT_FOUND if missing else 0
 
 
@@ -227,7 +227,8 @@ async def _erase(
             run.out.data({"dry_run": True, "items": [as_json(item) for item in there]})
         else:
             print_items(run.out, list(there))
-        run.out.note(f"{len(there)} would be erased for good")
+        if there or not missing:
+            run.out.note(f"{len(there)} would be erased for good")
         return NOT_FOUND if missing else 0
     lines = [shortened(said(item), 200) for item in there]
     if there and not yes and not is_agreed(run.out, f"erase {counted(len(there))} for good", lines):
@@ -238,6 +239,8 @@ async def _erase(
             [*dict.fromkeys([*ids, *there.ids])], permanently=True, progress=advance
         )
     assert done.erasure is not None  # noqa: S101 - as it is no dry run
+    if missing and not done.erasure.total and done.erasure and not run.out.is_json:
+        return NOT_FOUND  # which was said: there is nothing to report of it
     code = print_erasure(run, done.erasure, done.ids)
     return code or (NOT_FOUND if missing else 0)
 
