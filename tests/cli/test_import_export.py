@@ -490,3 +490,18 @@ def test_a_table_of_ours_says_what_import_reads(cli: Cli, tmp_path: Path) -> Non
     assert not Path(f"{cli.url}.new").exists()
     assert "`orbiter-memory export FILE.jsonl`" in refused.stderr
     assert "`--text content`" in refused.stderr
+
+
+def test_an_export_to_a_file_that_is_there_is_refused_before_it_begins(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.remember("likes tea")
+    (tmp_path / "notes.jsonl").write_text("mine")
+    (tmp_path / "notes").mkdir()
+
+    for name in ("notes.jsonl", "notes/"):
+        refused = in_terminal(["export", str(tmp_path / name)], environment(cli.url))
+        assert refused.code != 0
+        assert "exists already; choose another name" in refused.stdout.replace("\n", " ")
+        assert "exporting" not in refused.stdout
+    assert (tmp_path / "notes.jsonl").read_text() == "mine"

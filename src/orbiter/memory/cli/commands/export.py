@@ -56,6 +56,7 @@ async def export(
     """Export memories to a file in an open format."""
     from orbiter.memory.transfer import export_file  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.transfer.export_formats import format_for  # noqa: PLC0415
+    from orbiter.memory.transfer.io.output_file import check_free  # noqa: PLC0415
 
     if path == "-" and (format not in (AUTO, NATIVE) or run.out.is_json):
         raise UsageError("only `jsonl` goes to stdout, and without `--json`; name a file")
@@ -69,6 +70,8 @@ async def export(
         options = _options(run.target)
         raise UsageError(f"Markdown is written as a folder, one file each: `{way}{options}`")
     kind = format_for(target, format, known=WRITTEN)
+    if path != "-":
+        check_free(Path(path))
     async with run.both(meaning=False) as (store, memory):
         with run.out.progress("exporting", unit="") as advance:
             done = await export_file(memory, target, format=kind, progress=advance)

@@ -10,7 +10,7 @@ from typing import IO, cast
 
 from orbiter.memory.errors import MemoryError, TransferError
 
-__all__ = ["new_file", "new_folder"]
+__all__ = ["check_free", "new_file", "new_folder"]
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def new_file(path: Path, *, may_pack: bool = False) -> Iterator[IO[bytes]]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     with _transfer_errors(path):
         try:
-            _check_free(path)
+            check_free(path)
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
             with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
                 if may_pack and path.suffix.lower() == ".gz":
@@ -51,7 +51,8 @@ def _transfer_errors(path: Path) -> Iterator[None]:
         raise TransferError(f"`{path}` cannot be written: {exc.strerror or exc}") from exc
 
 
-def _check_free(path: Path) -> None:
+def check_free(path: Path) -> None:
+    """Raise `TransferError` if something has this name."""
     if os.path.lexists(path):
         raise TransferError(f"`{path}` exists already; choose another name")
 
@@ -79,7 +80,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     with _transfer_errors(path):
         try:
-            _check_free(path)
+            check_free(path)
             part.mkdir(mode=0o700)
             yield part
             part.rename(path)  # refused if a folder with something in it has come into being
