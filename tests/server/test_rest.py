@@ -408,6 +408,13 @@ async def test_what_no_call_has_is_refused_by_its_name(
     asked = [
         (api.post("memories", json={"what": "x", "bogus": 1}), 422, "'bogus'"),
         (api.post("memories", json={"what": "x", "user_id": "bob"}), 422, "belongs in the query"),
+        (
+            bare.post("erase?by=x", json={"user_id": "a"}),
+            422,
+            '`by` belongs in the body: `{"by": …}`',
+        ),
+        (bare.post("erase?user_id=a"), 422, '`user_id` belongs in the body: `{"user_id": …}`'),
+        (api.post("recall", json={"query": "x", "everyone": True}), 422, "belongs in the query"),
         (api.get("memories", params={"sort": "id; DROP TABLE items"}), 422, "'sort'"),
         (api.post("memories", json={}), 422, "`what` is missing"),
         (api.get("memories", params={"limit": "ten"}), 422, "`limit`"),

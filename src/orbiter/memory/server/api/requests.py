@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.json_body import SMALL
 from orbiter.memory.server.http.scopes import SCOPE_PARAMETERS, check_names
@@ -100,8 +99,13 @@ def _refuse_unknown(
         if unknown is not None:
             all_known = [*known, *(SCOPE_PARAMETERS if is_scoped and place == "query" else ())]
             way = f"it takes `{'`, `'.join(all_known)}`" if all_known else "it takes none"
-            if place == "body" and unknown in SCOPE_FIELDS:
-                way = f"the scope belongs in the query: `?{unknown}=…`"
+            places = {param.place for param in params if param.wire_name == unknown}
+            if place == "query" and "body" in places:
+                way = f'`{unknown}` belongs in the body: `{{"{unknown}": …}}`'
+            elif place == "body" and (
+                "query" in places or (is_scoped and unknown in SCOPE_PARAMETERS)
+            ):
+                way = f"`{unknown}` belongs in the query: `?{unknown}=…`"
             raise QueryError(f"the {place} has an unknown field {short_repr(unknown)}; {way}")
 
 
