@@ -114,6 +114,9 @@ def test_a_backup_opens_as_a_store_and_overwrites_nothing(cli: Cli, tmp_path: Pa
     again = cli("backup", str(copy))
     assert again.exit_code == 1
     assert again.stderr.startswith("error: ")
+    watched = in_terminal(["backup", str(copy)], environment(cli.url))
+    assert "exists already" in watched.stdout
+    assert "copying" not in watched.stdout
 
 
 def test_a_backup_is_restored_and_what_was_there_is_kept(cli: Cli, tmp_path: Path) -> None:

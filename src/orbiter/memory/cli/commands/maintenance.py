@@ -172,6 +172,10 @@ async def backup(
     path: Annotated[Path, typer.Argument(help="The new file; it must not exist.")],
 ) -> None:
     """Copy the store to a new file, also while it is in use."""
+    from orbiter.memory.errors import StorageError  # noqa: PLC0415 - `--help` needs it not
+
+    if path.exists():
+        raise StorageError(f"`{path}` exists already; choose another name for the backup")
     async with run.memory(meaning=False) as memory:
         with run.out.progress("copying", unit="pages") as advance:
             await memory.backup(path, progress=advance)
