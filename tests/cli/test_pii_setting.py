@@ -162,6 +162,39 @@ def test_no_door_of_a_server_writes_the_value(cli: Cli, tmp_path: Path, is_optio
     assert VALUE.encode() not in held
 
 
+@pytest.mark.parametrize(
+    ("options", "line", "value"),
+    [
+        (["--pii", "tokens"], "personal data\treplaced by tokens before it is stored", "tokens"),
+        (
+            ["--pii", "email,phone"],
+            "personal data\temail, phone: replaced by tokens",
+            "email,phone",
+        ),
+        ([], None, "none"),
+    ],
+    ids=["all", "some", "none"],
+)
+def test_a_server_says_when_it_starts_what_becomes_of_personal_data(
+    cli: Cli, options: list[str], line: str | None, value: str
+) -> None:
+    env = environment(cli.url, {"ORBITER_PII_KEY": KEY} if options else {})
+    started = {"keys": "", "{": ""}
+    for last, form in (("keys", []), ("{", ["--json"])):
+        command = [*COMMAND, "serve", "--port", "0", *options, *form]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for each in iter(process.stdout.readline, ""):
+                started[last] += each
+                if each.startswith(last):
+                    break
+            process.kill()
+
+    assert ("personal data" in started["keys"]) is (line is not None)
+    assert (line or "") in started["keys"]
+    assert json.loads(started["{"])["pii"] == value
+
+
 def test_kinds_can_be_chosen(private: Cli) -> None:
     private.env["ORBITER_MEMORY_PII"] = "card, iban"
     private.remember(f"{VALUE} pays with {CARD}")

@@ -28,6 +28,7 @@ __all__ = [
     "file_setting",
     "note_idle_key",
     "pii_hook",
+    "pii_label",
     "read_settings",
     "setting",
     "settings_in_force",
@@ -193,6 +194,14 @@ def pii_hook(chosen: str | None, origin: str) -> "PIIHook | None":
         return hasher_of(str(chosen), origin=origin, off="`--pii none`")
     except QueryError as exc:
         raise UsageError(str(exc)) from None
+
+
+def pii_label(chosen: str | None) -> str | None:
+    """Return what becomes of personal data, in words; `None` if it is stored as it is."""
+    if chosen in (None, "none"):
+        return None
+    kinds = "" if chosen == "tokens" else f"{', '.join(str(chosen).split(','))}: "
+    return f"{kinds}replaced by tokens before it is stored"
 
 
 def note_idle_key(chosen: str | None) -> None:

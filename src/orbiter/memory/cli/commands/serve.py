@@ -22,6 +22,7 @@ from orbiter.memory.cli._settings_file import (
     WORKER_LOG,
     LogLevel,
     LogLines,
+    pii_label,
     read_settings,
     setting,
 )
@@ -38,8 +39,6 @@ __all__ = ["app", "until_stopped"]
 
 app = new_app()
 _LOG = logging.getLogger("orbiter.memory.server.signals")
-
-
 _PLAYGROUND_KEY = "ORBITER_MEMORY_PLAYGROUND_KEY"
 """A variable and no option: a command line is seen by others on the computer."""
 
@@ -427,11 +426,11 @@ async def _show_start(
     open_page: bool,
     workers: int = 1,
 ) -> None:
-    url, needs_key = report["url"], report["needs_key"]
+    url, needs_key, pii = report["url"], report["needs_key"], run.target.setting("pii")[0]
     for warning in report.pop("warnings"):  # in a pipe and in a log, too
         say(warning, kind="warning")
     if run.out.is_json:
-        run.out.line({**report, "workers": workers})
+        run.out.line({**report, "pii": pii or "none", "workers": workers})
     else:
         access = counted(report["keys"], "key", "keys") if needs_key else "none: this computer only"
         access += f", and tokens of {settings.oidc.issuer}" if settings.oidc else ""
@@ -441,6 +440,7 @@ async def _show_start(
             ("MCP", f"{url}/mcp") if settings.with_mcp else None,
             ("listening on", _reached(settings)) if settings.host in _EVERY else None,
             ("store", report["store"]),
+            ("personal data", label) if (label := pii_label(pii)) else None,
             ("keys", access),
             ("write access", "refused: read-only") if settings.read_only else None,
             ("workers", str(workers)) if workers > 1 else None,
