@@ -380,6 +380,27 @@ def test_every_shell_gets_its_script(cli: Cli) -> None:
         assert "orbiter-memory" in script
 
 
+def test_config_says_where_keys_are_kept(cli: Cli, tmp_path: Path) -> None:
+    other = tmp_path / "door.json"
+
+    def keys_of(*args: str, env: dict[str, str] | None = None) -> dict[str, str]:
+        printed = cli("config", "--json", *args, env=env)
+        named: dict[str, str] = json.loads(printed.stdout)["server"]["keys"]
+        return named
+
+    usual = keys_of()
+    table = keys_of("--url", "postgresql://ann:secret@db.example.com/memory")
+    none = keys_of("--url", "memory://")
+    chosen = keys_of(env={"ORBITER_MEMORY_KEYS": str(other)})
+
+    assert usual == {"value": f"{cli.url}.keys.json", "from": "default"}
+    assert table["value"].startswith("table orbiter_keys of postgresql://")
+    assert "secret" not in str(table)
+    assert none == {"value": "–", "from": "default"}
+    assert chosen == {"value": str(other), "from": "ORBITER_MEMORY_KEYS"}
+    assert f"{cli.url}.keys.json  (default)" in " ".join(cli.ok("config").split(" "))
+
+
 def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "memory.toml"
     file.write_text('port = 9000\nallow-host = ["a.example", "b.example"]\nlog = true\n')

@@ -73,7 +73,10 @@ def config(
             "ORBITER_DEBUG" if is_debugging() else "default",
         )
     )
-    server = settings_in_force(get_command(serve.app), config)
+    server = [
+        (name, _usual_keys(url) if (name, source) == ("keys", "default") else value, source)
+        for name, value, source in settings_in_force(get_command(serve.app), config)
+    ]
     if run.out.is_json:
         data = {name: {"value": value, "from": source} for name, value, source in rows}
         named = {name: {"value": value, "from": source} for name, value, source in server}
@@ -88,6 +91,23 @@ def config(
         text = without_passwords(one_line(value))
         head = f"  {name:<{width}}  "
         run.out.show(styled((head, "bold"), (text, "cyan"), (f"  ({source})", "dim")))
+
+
+def _usual_keys(url: str) -> str:
+    """Return where the keys of the store at *url* are, unless `--keys` names a file."""
+    from orbiter.memory.auth import key_file_for  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.urls import redacted  # noqa: PLC0415
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415
+
+    scheme = url.partition("://")[0].lower()
+    if scheme in ("postgres", "postgresql"):
+        return f"table orbiter_keys of {redacted(url)}"
+    if scheme == "sqlite" and url != without_passwords(url):  # it names no file
+        return "–"
+    try:
+        return str(key_file_for(url))
+    except QueryError:  # a store in memory, or a server
+        return "–"
 
 
 def _color() -> tuple[str, str]:
