@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -10,6 +11,8 @@ import pytest
 from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
+from orbiter.memory import AgentMemory
+from orbiter.memory.cli._sample_data import fill
 from orbiter.memory.cli.commands.demo import script
 
 
@@ -52,3 +55,28 @@ def test_the_sample_has_something_for_every_page_and_leaves_nothing_behind(tmp_p
     assert all(pages[1].json()["counts"].values())
     assert process.returncode == 0
     assert list(tmp_path.glob("orbiter-memory-*")) == []
+
+
+async def test_the_facts_of_the_sample_are_as_old_as_its_memories() -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        await fill(memory)
+        alice, bob = memory.scope(user_id="alice"), memory.scope(user_id="bob")
+        facts = [
+            each.fact
+            for handle in (alice, bob)
+            for key in await handle.facts.keys()
+            for each in await handle.facts.history(key)
+        ]
+        conflicts = await bob.facts.conflicts()
+        city, trip = await alice.facts.get("home_city"), await alice.facts.get("next_trip")
+        drafts = await alice.facts.drafts()
+
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    assert len(facts) == 10
+    assert [
+        each.value for each in facts if max(each.created_at, each.recorded_at) > yesterday
+    ] == []
+    assert [each.key for each in conflicts] == ["editor"]
+    assert city is not None
+    assert (city.value, trip) == ("Lisbon", None)
+    assert [each.key for each in drafts] == ["planned_move"]

@@ -178,13 +178,12 @@ async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> No
         ("favourite_food", "grilled sardines", 400),
         ("next_trip", "Vienna, by night train", 35),
     ):
-        await alice.facts.put(key, value, valid_from=now - timedelta(days=days))
-    await alice.facts.end("next_trip", at=now - timedelta(days=3))
+        end = now - timedelta(days=3) if key == "next_trip" else None
+        await _tell(alice, key, value, now - timedelta(days=days), end=end)
     for team, days in (("payments", 700), ("platform", 150)):
-        await bob.facts.put("team", team, valid_from=now - timedelta(days=days))
-    since = now - timedelta(days=60)
-    await bob.facts.put("editor", "Helix", valid_from=since, source="user")
-    await bob.facts.put("editor", "VS Code", valid_from=since, source="web:profile.example")
+        await _tell(bob, "team", team, now - timedelta(days=days))
+    for editor, source in (("Helix", "user"), ("VS Code", "web:profile.example")):
+        await _tell(bob, "editor", editor, now - timedelta(days=60), source=source)
     heard = await alice.remember(
         "We are thinking of moving to Coimbra next year",
         tags=["family"],
@@ -196,6 +195,29 @@ async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> No
         created_at=now - timedelta(days=4.6),
     )
     await bob.facts.propose("desk", "standing", source=told, confidence=0.9)
+
+
+async def _tell(
+    handle: "ScopedMemory",
+    key: str,
+    value: str,
+    since: datetime,
+    *,
+    end: datetime | None = None,
+    source: str | None = None,
+) -> None:
+    """Store a fact that was recorded when it began; `put` records what is said now."""
+    from orbiter.memory.model.facts import FactMemory  # noqa: PLC0415 - `--help` needs none of it
+
+    fact = FactMemory(
+        key=key,
+        value=value,
+        valid_from=since,
+        valid_to=end,
+        recorded_at=since,
+        created_at=since,
+    )
+    await handle.remember(fact, source=source)
 
 
 async def _doubt(bob: "ScopedMemory", now: datetime) -> None:
