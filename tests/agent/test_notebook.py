@@ -15,7 +15,7 @@ from tests.agent.conftest import Open
 
 from docs import build_tutorial
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, ProgressBar
-from orbiter.memory.agent import VersionList
+from orbiter.memory.agent import ItemList, VersionList
 from orbiter.memory.messages import FORMATS
 from orbiter.memory.model.display import html_table
 from orbiter.memory.model.facts import FactMemory
@@ -367,3 +367,21 @@ def test_a_cell_that_promises_a_table_ends_with_one() -> None:
     assert len(tables) == 3
     assert all("<table" in each._repr_html_() for each in tables)
     names["memory"].close()
+
+
+async def test_what_was_just_stored_is_a_table_too(open_memory: Open, url: str, who: str) -> None:
+    ann = open_memory(url).scope(user_id=who)
+    rows = [{"note": "green tea", "topic": "drinks"}, {"note": "black tea", "topic": "drinks"}]
+
+    kept = await ann.remember_many(rows, text="note")
+    again = await ann.remember_many(["rice"], idempotency_key="once")
+    replaced = await ann.remember_many([kept[0]])
+    said = await ann.chat("c").add("Which tea?")
+    answered = await ann.chat("c").add({"role": "assistant", "content": "Green."})
+
+    for items in (kept, again, replaced, said, answered):
+        assert isinstance(items, ItemList)
+        assert items[0].content in items._repr_html_()
+    assert "2 memories" in str(kept)
+    assert [row["content"] for row in kept.to_dicts()] == ["green tea", "black tea"]
+    assert isinstance(await ann.remember_many(["rice"], idempotency_key="once"), ItemList)

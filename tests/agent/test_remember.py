@@ -262,7 +262,7 @@ async def test_of_two_users_who_choose_one_id_at_once_one_is_refused(
             return_exceptions=True,
         )
 
-        assert sorted(type(each).__name__ for each in done) == ["AccessError", "list"]
+        assert sorted(type(each).__name__ for each in done) == ["AccessError", "ItemList"]
         owners = [await handle.get(taken) for handle in (any_alice, any_bob)]
         assert [type(each) is AccessError for each in done] == [each is None for each in owners]
 

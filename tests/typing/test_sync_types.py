@@ -10,6 +10,7 @@ from orbiter.memory import Context, EpisodicMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.agent import (
     ChatList,
     ForgetResult,
+    ItemList,
     MemoryEvent,
     Page,
     ScopeStats,
@@ -52,7 +53,7 @@ def test_the_blocking_names_have_the_types_they_claim() -> None:
         assert_type(alice, ScopedMemory)
         item = alice.remember("tea", tags=["drink"])
         assert_type(item, MemoryItem)
-        assert_type(alice.remember_many(["a", "b"]), list[MemoryItem])
+        assert_type(alice.remember_many(["a", "b"]), ItemList)
         assert_type(alice.recall("tea", mode="words"), RecallResult)
         assert_type(alice.get(item.id), MemoryItem | None)
         assert_type(alice.list(), Page)

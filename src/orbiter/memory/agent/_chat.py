@@ -145,7 +145,7 @@ class Chat(ScopedHandle):
         index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
-    ) -> list[MemoryItem]:
+    ) -> ItemList:
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.
@@ -172,7 +172,7 @@ class Chat(ScopedHandle):
         calls = OpenCalls(seed=seed, orphans="note")
         items = await read(calls)
         if not items:
-            return []
+            return ItemList()
         check_messages(items, self._scope)
         store = await self._store()
         if not calls.unmatched:
@@ -191,21 +191,21 @@ class Chat(ScopedHandle):
 
     async def _append(
         self, store: Store, items: Sequence[MemoryItem], key: str | None, *, have_ids: bool
-    ) -> list[MemoryItem]:
+    ) -> ItemList:
         if key is not None:
             stored, is_done = await append_once(store, self._scope, items, key)
             if is_done:
-                return stored
+                return ItemList(stored)
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
         return self._said(stored)
 
-    def _said(self, stored: list[MemoryItem]) -> list[MemoryItem]:
+    def _said(self, stored: list[MemoryItem]) -> ItemList:
         """Tell of new messages those who listen, and what makes summaries."""
         self._core.events.emit("said", self._scope, [item.id for item in stored])
         self._chats.summaries.note(self._scope, stored)
-        return stored
+        return ItemList(stored)
 
     # Reading
 

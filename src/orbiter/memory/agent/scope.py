@@ -65,7 +65,7 @@ from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent.results import ForgetResult, Page
+    from orbiter.memory.agent.results import ForgetResult, ItemList, Page
     from orbiter.memory.messages import Format
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallMode, RecallResult
@@ -152,7 +152,7 @@ class ScopedMemory(MaintenanceMixin):
         idempotency_key: str | None = None,
         format: "Format | None" = None,
         **_names: Unpack[ExtraNames],
-    ) -> builtins.list[MemoryItem]:
+    ) -> "ItemList":
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
@@ -161,6 +161,8 @@ class ScopedMemory(MaintenanceMixin):
         With an *idempotency_key*, only the first call stores something. Calling again brings
         nothing back, and returns those that are still there. The rest applies to each of them.
         """
+        from orbiter.memory.agent.results import ItemList  # noqa: PLC0415 - as below
+
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
         more = labels(tags, importance, source, extra, index=read_flag(index))
@@ -173,12 +175,12 @@ class ScopedMemory(MaintenanceMixin):
             many, is_new = await insert_many(store, self._scope, "many", items, idempotency_key)
             if is_new:
                 self._core.events.emit_items("remembered", many)
-            return many
+            return ItemList(many)
         if any(isinstance(thing, MemoryItem) for thing in things):
-            return await self._replace(store, items)
+            return ItemList(await self._replace(store, items))
         await store.add_many(items)
         self._core.events.emit_items("remembered", items)
-        return items
+        return ItemList(items)
 
     async def _replace(
         self, store: Store, items: builtins.list[MemoryItem]

@@ -235,7 +235,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
         **_names: Unpack[ExtraNames],
-    ) -> builtins.list[MemoryItem]:
+    ) -> ItemList:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
@@ -533,7 +533,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         idempotency_key: str | None = None,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
-    ) -> builtins.list[MemoryItem]:
+    ) -> ItemList:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
@@ -818,7 +818,7 @@ class Chat(Blocking[agent.Chat]):
         index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
-    ) -> list[MemoryItem]:
+    ) -> ItemList:
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.

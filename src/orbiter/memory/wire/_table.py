@@ -290,7 +290,7 @@ _SCOPED = (
                _body("created_at", INSTANT, None), _body("expires", EXPIRES, None),
                _body("index", FLAG, _YES), _ONCE,
                _body("format", FORMAT, None)),
-              results.ITEMS, 201, is_safe_to_repeat=False),
+              results.ITEM_LIST, 201, is_safe_to_repeat=False),
     Operation("list", "scope", "POST", "memories/query", "read", _in_body(_LIST), results.PAGE),
     Operation("get", "scope", "GET", "memories/{item_id}", "read", (_ID,), ITEM,
               is_absent_404=True),
@@ -345,7 +345,7 @@ _SCOPED = (
 _CHAT = (
     Operation("add", "chat", "POST", "chats/{chat_id}/messages", "write",
               (_body("what", WHAT), _body("index", FLAG, _YES), _body("format", FORMAT, None),
-               _ONCE), results.ITEMS, 201, is_safe_to_repeat=False),
+               _ONCE), results.ITEM_LIST, 201, is_safe_to_repeat=False),
     Operation("messages", "chat", "GET", "chats/{chat_id}/messages", "read",
               (_query("format", FORMAT, "openai"), _query("rounds", WHOLE, None),
                _query("budget", WHOLE, None)), results.MESSAGES),

@@ -55,7 +55,6 @@ __all__ = [
     "FACTS",
     "FACTS_BY_KEY",
     "FORGOTTEN",
-    "ITEMS",
     "ITEM_LIST",
     "KEYS",
     "MESSAGES",
@@ -198,7 +197,6 @@ def _table(kind: str, name: str, inner: Codec[Any]) -> Codec[Any]:
 
 
 _ITEMS = list_of(ITEM)
-ITEMS = enveloped("items", _ITEMS)
 ITEM_LIST = _table("ItemList", "items", _ITEMS)
 FACTS = enveloped("facts", list_of(FACT))
 FACTS_BY_KEY = _table("FactDict", "facts", map_of(FACT))
