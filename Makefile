@@ -110,6 +110,7 @@ $(VENV)/bin/python:
 LOCAL := -e '.[local,server]' -e ./models/minilm
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml
+	@echo "installing it in $(VENV): this takes a minute, and only the first time"
 	@$(call install,$(VENV),$(LOCAL))
 	@touch $@
 

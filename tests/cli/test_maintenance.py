@@ -39,6 +39,7 @@ def test_doctor_finds_a_sound_store_well(cli: Cli) -> None:
     assert told["ok"] is True
     names = {check["name"] for check in told["checks"]}
     assert {"python", "sqlite", "model", "extras", "store", "contents", "waiting"} <= names
+    assert "1 row read" in cli.ok("doctor")
     assert cli.ok("doctor", "--repair").count("✓") >= 6
 
 

@@ -78,6 +78,8 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
         (["forget", "--where", "{}"], 2, "`--everything`"),
         (["recall", "x", "--mode", "meaning"], 2, "`--mode words`"),
         (["demo", "--json"], 2, "leave `--json` out"),
+        (["chat", "weekend"], 2, "to see one: `orbiter-memory chat show weekend`"),
+        (["facts", "home city"], 2, "to see one: `orbiter-memory facts get 'home city'`"),
         (["list", "--by", "ann"], 2, "`--by` names who changes something"),
         (["show", item_id, "--by", "ann"], 2, "leave it out"),
         (["recall", "x", "--by", "ann"], 2, "leave it out"),

@@ -44,7 +44,7 @@ async def test_everything_is_read_and_caught_up_on_demand(
     verified = await visitor.send("/ui/doctor/verify", {})
     settled = await visitor.send("/ui/doctor/settle", {})
 
-    assert "rows read" in verified.text
+    assert "1 row read" in verified.text
     assert 'class="check ok"' in verified.text
     assert "every memory is embedded" in settled.text
 

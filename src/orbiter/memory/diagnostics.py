@@ -134,7 +134,8 @@ def check_contents(verified: "Verification | None", *, cure: str) -> Check:
         more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""
         return Check("contents", "wrong", f"{first}{more}", cure)
     done = ", search indexes rebuilt" if verified.repaired else ""
-    return Check("contents", "ok", f"{verified.checked:,} rows read{done}")
+    rows = "row" if verified.checked == 1 else "rows"
+    return Check("contents", "ok", f"{verified.checked:,} {rows} read{done}")
 
 
 def check_waiting(

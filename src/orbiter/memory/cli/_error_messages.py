@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 import traceback
 from difflib import get_close_matches
@@ -119,6 +120,9 @@ def no_command(group: str, name: str, names: list[str]) -> UsageError:
     near = [each for each in _OTHER_NAMES.get(name, ()) if each in names]
     near = near or get_close_matches(name, names, n=1)
     way = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(names)}"
+    shows = next((each for each in ("show", "get") if each in names), None)
+    if shows is not None and not near:  # the name of a conversation, or the key of a fact
+        way += f"; to see one: `{group} {shows} {shlex.quote(name)}`"
     return UsageError(f"`{group}` has no command `{name}`; {way}")
 
 

@@ -256,12 +256,12 @@ def _close(stage: Stage) -> None:
     stage.console.print()
     stage.console.print(styled(("── Try next ", "bold"), ("─" * (stage.width - 13), "blue")))
     program = script()
-    for words, why in (
-        ('remember "I love hiking"', "keep something"),
-        ('recall "outdoor activities"', "find it again, with reasons"),
-        ("doctor", "check that everything works"),
-        ("demo --dashboard", "look at it in a browser"),
-    ):
-        text = f"{program} {words}"
-        told = f"{text:<44}" if stage.width >= _WIDTH else text
-        stage.show(styled((told, "bold cyan"), (f"  {why}", "dim")), seconds=0)
+    steps = {
+        f'{program} remember "I love hiking"': "keep something",
+        f'{program} recall "outdoor activities"': "find it, with reasons",
+        f"{program} doctor": "check the setup",
+        f"{program} demo --dashboard": "look at it in a browser",
+    }
+    width = max(map(len, steps)) if stage.width >= _WIDTH else 0
+    for text, why in steps.items():
+        stage.show(styled((f"{text:<{width}}", "bold cyan"), (f"  {why}", "dim")), seconds=0)
