@@ -385,3 +385,26 @@ async def test_what_was_just_stored_is_a_table_too(open_memory: Open, url: str, 
     assert "2 memories" in str(kept)
     assert [row["content"] for row in kept.to_dicts()] == ["green tea", "black tea"]
     assert isinstance(await ann.remember_many(["rice"], idempotency_key="once"), ItemList)
+
+
+async def test_what_was_forgotten_or_erased_is_shown(memory: AgentMemory) -> None:
+    ann = memory.scope(user_id="ann")
+    tea = await ann.remember(EVIL)
+    hits = await ann.recall("alert")
+
+    would = (await ann.forget(tea, dry_run=True))._repr_html_()
+    gone = (await ann.forget(tea))._repr_html_()
+    await ann.remember("green tea")
+    counted = (await memory.erase(user_id="ann", dry_run=True))._repr_html_()
+    erased = (await memory.erase(user_id="ann"))._repr_html_()
+
+    assert "1 memory would be forgotten, user ann" in would
+    assert "1 memory forgotten, user ann" in gone
+    assert "&lt;script&gt;" in gone
+    assert "<script" not in would + gone
+    assert "would erase 1 memory" in counted
+    assert "erased 1 memory" in erased
+    assert "nothing is left" in erased
+    assert "ann" in erased
+    assert "1 hit of 1 candidate, user ann" in hits._repr_html_()
+    assert "1 of 1 candidate" in str(hits)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.display import Sheet, Table, TableList
+from orbiter.memory.model.display import Sheet, Table, TableList, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, check_instant, check_size
 from orbiter.memory.model.reports import ConversationInfo, Erasure, ItemVersion
@@ -432,6 +432,15 @@ class ForgetResult:
     def __repr__(self) -> str:
         things = "item" if len(self) == 1 else "items"
         return f"ForgetResult({len(self)} {things}, dry_run={self.dry_run})"
+
+    def _repr_html_(self) -> str:
+        if self.erasure is not None:
+            return self.erasure._repr_html_()
+        sheet = ItemList(self.items)._sheet()  # noqa: SLF001 - of this module
+        would = "would be forgotten" if self.dry_run else "forgotten"
+        return html_table(
+            sheet.columns, sheet.rows, title=f"{sheet.title} {would}", users=sheet.users
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,13 @@ class Erasure:
         entries = "key-value entry" if self.entries == 1 else "key-value entries"
         return _listed([*parts, *([f"{self.entries:,} {entries}"] if self.entries else [])])
 
+    def _repr_html_(self) -> str:
+        from orbiter.memory.model.display import html_table  # noqa: PLC0415 - for notebooks
+
+        lines = [line.strip().removeprefix("- ") for line in str(self).splitlines()]
+        rows = [(name, each) for name, each in self.to_dict().items() if each]
+        return html_table(("report", ""), rows, title="; ".join(lines))
+
     def __add__(self, other: Self) -> Self:
         """Return both as one: the same scope, erased in two places."""
         summed = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}

@@ -255,7 +255,7 @@ class RecallResult(TableList[Hit]):
             for each in self.left_out
         ]
         count = f"{len(self)} hits" if len(self) != 1 else "1 hit"
-        title = f"{count} of {self.considered} candidates" if self.considered else count
+        title = f"{count} of {_candidates(self.considered)}" if self.considered else count
         if len(self) > 1:
             title += f", {self.order}"
         if self.unembedded:
@@ -265,7 +265,7 @@ class RecallResult(TableList[Hit]):
 
     def __str__(self) -> str:
         """Return a paragraph for each hit, and one for each candidate that was left out."""
-        count = f"{len(self)} of {self.considered} candidates" if self else "nothing found"
+        count = f"{len(self)} of {_candidates(self.considered)}" if self else "nothing found"
         parts = [f"{count}, mode {self.mode}: {printable(self.question)}"]
         if self.reranking is not None:
             parts[0] += f"\n{self.reranking}"
@@ -278,6 +278,10 @@ class RecallResult(TableList[Hit]):
         else:
             parts += ["\n".join([*_short(hit), *_repeated(hit)]) for hit in self]
         return "\n\n".join(parts)
+
+
+def _candidates(count: int) -> str:
+    return "1 candidate" if count == 1 else f"{count} candidates"
 
 
 def _waiting(count: int) -> str:
