@@ -3,6 +3,7 @@
 import ast
 import json
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from copy import copy
@@ -120,6 +121,10 @@ async def test_tables_have_reasons_and_a_context_has_a_bar(memory: AgentMemory) 
     for name, tokens in context.parts.items():
         assert f"{name} {tokens:,}" in html
     assert "width:" in html
+    rest = context.tokens - sum(context.parts.values())
+    assert rest > 0
+    assert f"<td>form</td><td>{rest:,}</td>" in re.sub(r' style="[^"]*"', "", html)
+    assert context.as_kwargs("anthropic") == context.messages("anthropic").as_kwargs()
     assert (await memory.recall("zebra"))._repr_html_()
 
 

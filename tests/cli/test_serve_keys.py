@@ -270,6 +270,21 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     assert file.check(admin) is not None
 
 
+def test_what_is_kept_of_a_revoked_key_is_removed(cli: Cli) -> None:
+    key = cli.json("keys", "create", "--user", "alice", "--name", "Alice's phone")["id"]
+    cli.ok("keys", "create", "--user", "bob")
+    too_early = cli("keys", "remove", key)
+    cli.ok("keys", "revoke", key)
+
+    assert cli.ok("keys", "remove", key).strip() == f"✓ {key} is removed"
+
+    assert too_early.exit_code != 0
+    assert "revoke it first" in too_early.output
+    listed = cli.ok("keys", "list", "--json")
+    assert key not in listed
+    assert "alice" not in listed.lower()
+
+
 def test_a_key_is_revoked_by_a_part_of_its_id_or_its_name(cli: Cli) -> None:
     one, two, three = (
         cli.json("keys", "create", "--user", "ann", "--name", name)

@@ -71,6 +71,26 @@ async def test_a_key_is_who_it_was_made_for(table: KeyTable, other: KeyTable) ->
     assert await other.still_holds(found)
 
 
+async def test_what_is_kept_of_a_revoked_key_can_be_removed(
+    table: KeyTable, other: KeyTable
+) -> None:
+    key, _ = await table.create(scope=ANN, role="write")
+    last, _ = await table.create(scope=ANN, role="write")
+    with pytest.raises(QueryError, match="revoke it first"):
+        await other.remove(key.id)
+    for each in (key, last):
+        await table.revoke(each.id)
+
+    ended = await asyncio.gather(
+        table.remove(key.id), other.remove(last.id), return_exceptions=True
+    )
+
+    assert sum(isinstance(each, QueryError) for each in ended) == 1, "one of them is the last"
+    assert len(await table.list()) == 1
+    with pytest.raises(ItemNotFoundError):
+        await table.remove("00000000")
+
+
 async def test_without_a_key_nothing_is_made_and_none_is_needed(
     table: KeyTable, postgres_dsn: str
 ) -> None:

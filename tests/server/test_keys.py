@@ -81,6 +81,32 @@ def test_a_revoked_key_opens_nothing_at_once_and_in_every_process(keys: KeyFile)
     assert [each.revoked_at is not None for each in keys.list()] == [True]
 
 
+def test_what_is_kept_of_a_revoked_key_can_be_removed(keys: KeyFile) -> None:
+    key, token = keys.create(scope=ANN, role="write", name="Ann's phone")
+    other, _ = keys.create(scope=MemoryMetadata(user_id="bob"), role="read")
+    with pytest.raises(QueryError, match=f"`{key.id}` still opens something; revoke it first"):
+        keys.remove(key.id)
+
+    keys.revoke(key.id)
+    assert keys.remove(key.id).id == key.id
+
+    assert [each.id for each in keys.list()] == [other.id]
+    assert b"ann" not in keys.path.read_bytes().lower()
+    assert keys.check(token) is None
+    with pytest.raises(ItemNotFoundError, match=key.id):
+        keys.remove(key.id)
+
+
+def test_the_last_key_stays_so_that_the_server_stays_closed(keys: KeyFile) -> None:
+    key, _ = keys.create(scope=ANN, role="write")
+    keys.revoke(key.id)
+
+    with pytest.raises(QueryError, match="the last one.*create another first"):
+        keys.remove(key.id)
+
+    assert KeyFile(keys.path).has_keys
+
+
 def test_an_expired_key_opens_nothing(keys: KeyFile) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     _, token = keys.create(scope=ANN, role="write", expires=soon)

@@ -24,6 +24,7 @@ from orbiter.memory.auth.principals import (
     KeyStore,
     Principal,
     Role,
+    check_removal,
     check_role,
     choose_key,
     id_of_token,
@@ -146,6 +147,13 @@ class KeyFile:
             if key.revoked_at is None:
                 key = keys[key_id] = replace(key, revoked_at=datetime.now(UTC))
                 self._write(place, keys)
+        return key
+
+    def remove(self, key_id: str) -> Key:
+        """Forget a key that opens nothing any more."""
+        with self._alone() as (place, keys):
+            key = check_removal(key_id, keys)
+            self._write(place, {each: kept for each, kept in keys.items() if each != key_id})
         return key
 
     def set_aside(self, moved: builtins.list[Key]) -> Path | None:
@@ -289,6 +297,10 @@ class FileKeys:
     async def revoke(self, key_id: str) -> Key:
         """Have a key open nothing from now on."""
         return self.file.revoke(key_id)
+
+    async def remove(self, key_id: str) -> Key:
+        """Forget a key that opens nothing any more."""
+        return self.file.remove(key_id)
 
     async def close(self) -> None:
         """Nothing: the file is open only while it is read."""

@@ -19,6 +19,7 @@ from orbiter.memory.auth.principals import (
     Key,
     Principal,
     Role,
+    check_removal,
     choose_key,
     id_of_token,
     is_token_of,
@@ -86,6 +87,7 @@ _REVOKE = f"""
 UPDATE orbiter_keys SET revoked_at = COALESCE(revoked_at, clock_timestamp()) WHERE id = $1
 RETURNING {_COLUMNS}
 """  # noqa: S608
+_REMOVE = "DELETE FROM orbiter_keys WHERE id = $1"
 
 
 class KeyTable:
@@ -224,6 +226,21 @@ class KeyTable:
         if row is None:
             raise ItemNotFoundError(key_id, way="`orbiter-memory keys list` shows the keys")
         return _key(row)
+
+    async def remove(self, key_id: str) -> Key:
+        """Forget a key that opens nothing any more."""
+
+        async def write(connection: Any) -> Key:
+            rows: Sequence[Any] = ()
+            if await connection.fetchval(_IS_THERE):
+                # So that of two who remove the last two, one stops.
+                await connection.execute("LOCK TABLE orbiter_keys IN SHARE ROW EXCLUSIVE MODE")
+                rows = await connection.fetch(_LIST)
+            key = check_removal(key_id, {each.id: each for each in map(_key, rows)})
+            await connection.execute(_REMOVE, key_id)
+            return key
+
+        return await self._write(write)
 
     async def adopt(self, file: KeyFile) -> tuple[int, Path | None]:
         """Move the keys of *file* into the table, once, whoever else does so at the same time.

@@ -138,8 +138,30 @@ class KeyStore(Protocol):
     async def revoke(self, key_id: str) -> Key:
         """Have a key open nothing from now on; one that is revoked already stays so."""
 
+    async def remove(self, key_id: str) -> Key:
+        """Forget a key that opens nothing any more, with whose it was; see `check_removal`."""
+
     async def close(self) -> None:
         """End what was opened."""
+
+
+def check_removal(key_id: str, keys: Mapping[str, Key]) -> Key:
+    """Return the key that is to be removed, one of *keys*.
+
+    `QueryError` for one that still opens something, and for the last: a server that has never had
+    a key answers its own computer without one.
+    """
+    key = keys.get(key_id)
+    if key is None:
+        raise ItemNotFoundError(key_id, way="`orbiter-memory keys list` shows the keys")
+    if key.is_open(datetime.now(UTC)):
+        raise QueryError(f"the key `{key_id}` still opens something; revoke it first")
+    if len(keys) == 1:
+        raise QueryError(
+            f"the key `{key_id}` is the last one, and without any a server would ask for none; "
+            "create another first"
+        )
+    return key
 
 
 async def open_keys(keys: KeyStore, scope: Mapping[str, str]) -> builtins.list[Key]:

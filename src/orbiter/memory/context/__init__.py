@@ -118,6 +118,8 @@ class Context:
             (each.section, f"({each.tokens:,})", f"left out: {each.reason}")
             for each in self.dropped
         ]
+        if (rest := self.tokens - sum(self.parts.values())) > 0:
+            rows.append(("form", f"{rest:,}", "roles, fences and headings of what is sent"))
         title = f"{self.tokens:,} tokens{of}, {self.prefix_tokens:,} the same in the next turn"
         return bar(self.parts, total=self.budget) + html_table(
             ("section", "tokens", "text"), rows, title=title
@@ -131,6 +133,10 @@ class Context:
         task.
         """
         return to_messages(self._items, self.format if format is None else format)
+
+    def as_kwargs(self, format: Format | None = None) -> dict[str, Any]:
+        """Return the arguments of the provider's client, ready for `**`: messages and system."""
+        return self.messages(format).as_kwargs()
 
     def as_bedrock(self) -> dict[str, Any]:
         """Return the arguments of Bedrock's `client.converse`, ready for `**`."""

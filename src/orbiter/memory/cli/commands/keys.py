@@ -357,6 +357,22 @@ async def revoke(
         run.out.show(styled(("✓ ", "green"), f"{key.id} is revoked"))
 
 
+@command(keys, "remove", scope=False)
+async def remove(
+    run: CommandContext,
+    which: Which,
+    *,
+    keys: Keys = None,
+) -> None:
+    """Remove what is kept of a key that was revoked or has expired."""
+    async with key_store(run.target, keys) as store:
+        key = await store.remove(await _find_key(run, keys, store, which))
+    if run.out.is_json:
+        run.out.data(_json(key))
+    else:
+        run.out.show(styled(("✓ ", "green"), f"{key.id} is removed"))
+
+
 def _show_token(run: CommandContext, key: "Key", token: str) -> None:
     if run.out.is_plain():
         run.out.text(token)
