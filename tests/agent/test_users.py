@@ -28,6 +28,7 @@ async def test_users_are_listed_with_how_much_they_have(any_memory: AgentMemory,
     ]
     assert found.next is None
     assert "2 users" in found._repr_html_()
+    assert "sessions" in found._repr_html_()
     assert found.to_dicts()[1]["items"] == 1
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import getpass
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,16 @@ def test_users_are_listed_and_values_counted(cli: Cli) -> None:
     assert cli("count", "content").exit_code != 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_a_session_without_messages_is_not_called_a_chat(cli: Cli) -> None:
+    cli.remember("likes tea", "--session", "s1")
+
+    users = in_terminal(["users"], environment(cli.url, {"NO_COLOR": "1"})).stdout
+
+    assert cli.ok("chat", "list") == ""
+    assert "1 memory, 1 session, since" in " ".join(re.sub(r"\x1b\[[0-9;]*m", "", users).split())
+
+
 def test_users_with_entries_alone_are_listed(cli: Cli) -> None:
     cli.put_entries("cleo", 2)
 
@@ -189,7 +201,7 @@ def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:
     assert "user bob" in everyone
     assert "user alice" in everyone
     assert "user alice" not in own
-    assert "1 memory, 0 chats" in in_terminal(["users"], env).stdout
+    assert "1 memory, 0 sessions" in in_terminal(["users"], env).stdout
 
 
 def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -> None:

@@ -168,6 +168,16 @@ async def test_users_are_listed_with_what_can_be_done(
     assert refused.status_code == 422
 
 
+async def test_a_session_without_messages_is_counted_and_not_called_a_chat(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope("ann", session_id="s1", agent_id="nova").remember("likes tea")
+    visitor = Visitor(client(await served()))
+
+    for page in (await visitor.look("/users"), await visitor.look("/users", agent_id="nova")):
+        assert ">1 session<" in page
+
+
 async def test_users_with_entries_alone_are_listed_and_seen_by_nobody_else(
     memory: AgentMemory, served: Served, client: Client, keys: KeyFile
 ) -> None:

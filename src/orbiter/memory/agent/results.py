@@ -343,7 +343,7 @@ async def check_cursor(
     return found
 
 
-_USER_COLUMNS = ("user", "memories", "chats", "entries", "first", "last")
+_USER_COLUMNS = ("user", "memories", "sessions", "entries", "first", "last")
 
 
 class UserPage(TableList[UserInfo]):

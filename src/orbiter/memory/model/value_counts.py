@@ -53,7 +53,7 @@ class UserInfo:
     items: int
     """How many memories they have, messages included; what was forgotten is not counted."""
     chats: int
-    """How many different sessions they have."""
+    """How many different sessions their memories name, also those without a message."""
     first_at: datetime
     """When the first of these was created."""
     last_at: datetime

@@ -79,9 +79,11 @@ async def users(
     else:
         for each in page:
             named = " (the default user)" if each.is_default else ""
-            chats = counted(each.chats, "chat", "chats")
+            sessions = counted(each.chats, "session", "sessions")
             since, last = moment(each.first_at)[:10], ago(each.last_at)
-            details = f"  {stored(each.items, each.entries)}, {chats}, since {since}, last {last}"
+            details = (
+                f"  {stored(each.items, each.entries)}, {sessions}, since {since}, last {last}"
+            )
             run.out.show(styled((one_line(each.user_id), "bold"), named, (details, "dim")))
     if page.next is not None:
         run.out.note("there are more; `--limit` lists more of them")

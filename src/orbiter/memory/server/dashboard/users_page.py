@@ -91,7 +91,7 @@ async def _within(ask: Ask) -> list[Person]:
     for name, memories in counts.items():
         own = ask.handle_for({**ask.scope, "user_id": name})
         newest = await own.list(limit=1) if memories else []
-        chats = len(await own.chats(limit=1_000)) if memories else 0
+        sessions = len(await own.count_by("session_id", limit=1_000)) if memories else 0
         last = newest[0].created_at if newest else None
         named = own.scope
         would = await ask.server.memory.erase(
@@ -102,7 +102,7 @@ async def _within(ask: Ask) -> list[Person]:
             dry_run=True,
         )
         if memories or would.entries:
-            page.append(Person(name, memories, chats, None, last, would.entries))
+            page.append(Person(name, memories, sessions, None, last, would.entries))
     return page
 
 
