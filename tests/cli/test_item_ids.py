@@ -166,6 +166,21 @@ def test_a_row_of_the_last_recall_is_its_number(two: Cli, env: dict[str, str]) -
     assert f"the memory `{ONE}` of user `alice` was" in shown.replace("\n", " ")
 
 
+def test_a_row_of_the_last_facts_is_its_number(two: Cli, env: dict[str, str]) -> None:
+    two.ok("facts", "put", "city", "Berlin")
+    two.ok("facts", "put", "pet", "dog")
+
+    shown = _typed("om list >/dev/null; om facts; om facts retract @2; om facts", env)
+    past = _typed("om facts history pet; om show @1 | grep dog", env)
+
+    assert " 1 city  Berlin" in shown
+    assert " 2 pet  dog" in shown.partition("retracted")[0]
+    assert "retracted" in shown
+    assert [each["value"] for each in two.json("facts")] == ["Berlin"]
+    assert " 1 pet  dog" in past
+    assert "there is no memory" not in past
+
+
 def test_to_forget_a_row_is_to_forget_what_it_stands_for(two: Cli, env: dict[str, str]) -> None:
     two.remember_all("Bananas are yellow", "Bananas are yellow!")
 

@@ -57,16 +57,22 @@ def held(each: "FactEntry") -> str:
     return " and ".join(dated(span) or "always" for span in each.spans)
 
 
-def print_facts(out: Output, found: Sequence["FactMemory"], told: Sequence[str]) -> None:
-    """Print facts with what is *told* of each; not for JSON."""
+def print_facts(
+    out: Output, found: Sequence["FactMemory"], told: Sequence[str], *, numbered: bool = False
+) -> None:
+    """Print facts with what is *told* of each; not for JSON.
+
+    If they are *numbered*, a person sees the number of each, for `@1`.
+    """
     if out.is_plain():
         out.rows(
             (fact.id, fact.key, value_of(fact), text)
             for fact, text in zip(found, told, strict=True)
         )
         return
-    for fact, text in zip(found, told, strict=True):
-        out.show(entry(styled(("●", "blue")), _lines(fact, text, 4 * out.console.width)))
+    for number, (fact, text) in enumerate(zip(found, told, strict=True), 1):
+        mark = styled((f"{number:>2}" if numbered else "●", "blue"))
+        out.show(entry(mark, _lines(fact, text, 4 * out.console.width)))
 
 
 def _lines(fact: "FactMemory", told: str, width: int) -> "list[Text]":

@@ -178,7 +178,7 @@ def _row(run: CommandContext, text: str) -> list[str]:
     if number is None:
         raise UsageError(f"`{text}` is not a valid row; write `@1` for the first of the last list")
     path = _path()
-    way = "run `orbiter-memory list` or `recall` in this terminal first"
+    way = "run `orbiter-memory list`, `recall` or `facts` in this terminal first"
     try:
         if path is None or time.time() - path.stat().st_mtime > _DAY:
             raise FileNotFoundError

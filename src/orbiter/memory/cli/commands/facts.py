@@ -16,7 +16,7 @@ from orbiter.memory.cli._fact_views import (
     value_of,
     when,
 )
-from orbiter.memory.cli._item_ids import find_id, note_nothing
+from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
 from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
@@ -67,10 +67,11 @@ async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: Known
         if not found:
             way = "`orbiter-memory facts put KEY VALUE` records one"
             await note_nothing(run, store, f"no facts of {run.target.describe()}; {way}")
+    keep_rows(run, [fact.id for fact in found])
     if run.out.is_json:
         run.out.data([as_json(fact) for fact in found])
     else:
-        print_facts(run.out, found, [when(fact) for fact in found])
+        print_facts(run.out, found, [when(fact) for fact in found], numbered=True)
 
 
 @command(facts, "get", everyone=False, makers=_MAKERS, reads=True)
@@ -166,13 +167,15 @@ async def end_fact(
 async def fact_history(run: CommandContext, key: Key) -> None:
     """Show everything that was ever said of a fact."""
     async with run.scoped(meaning=False) as memory:
-        found = await memory.facts.history(key)
-        if not found:
+        past = await memory.facts.history(key)
+        if not past:
             raise await _unknown(run, memory.facts, key)
+    stated = [each.fact for each in past]
+    keep_rows(run, [fact.id for fact in stated])
     if run.out.is_json:
-        run.out.data([entry_json(each) for each in found])
+        run.out.data([entry_json(each) for each in past])
     else:
-        print_facts(run.out, [each.fact for each in found], [held(each) for each in found])
+        print_facts(run.out, stated, [held(each) for each in past], numbered=True)
 
 
 @command(facts, "revert", everyone=False, makers=_MAKERS)
