@@ -260,6 +260,10 @@ def test_a_script_answers_without_a_model(cli: Cli) -> None:
     assert "model> I will remember that." in told
     kept = json.loads(cli.ok("list", "--type", "ai", "--json"))["items"]
     assert [each["metadata"]["extra"]["scripted"] for each in kept] == [True, True]
+    assert [each["content"] for each in kept] == [
+        "I will remember that.",
+        "I remember: Mia burns in the sun within minutes",
+    ]
 
 
 def test_a_script_shows_what_it_recalled_and_what_that_costs(cli: Cli) -> None:

@@ -285,8 +285,10 @@ class _Talk:
                 known = one_line(self.hits[0].passage) or one_line(self.hits[0].item.content)
                 is_here = self._is_from_here(self.hits[0])
                 answer = f"You told me here: {known}" if is_here else f"I remember: {known}"
-        for word in answer.split(" "):
-            yield f"{word} "
+        first, *others = answer.split(" ")
+        yield first
+        for word in others:
+            yield f" {word}"
 
     def _cost(self, answer: str) -> tuple[int, int]:
         """Return the tokens that were sent and answered, by the server's count or by ours."""
