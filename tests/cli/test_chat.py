@@ -205,6 +205,26 @@ def test_a_name_that_no_chat_has_is_answered_with_the_nearest(spoken: Cli, name:
     assert "did you mean" not in other.stderr
 
 
+def test_where_there_is_no_chat_it_says_how_to_begin_one(cli: Cli) -> None:
+    cli.remember("likes tea")
+
+    empty = " ".join(in_terminal(["chat"], environment(cli.url)).stdout.split())
+    other = in_terminal(["chat", "list", "--query", "trip"], environment(cli.url)).stdout
+
+    assert "no conversation here; `orbiter-memory chat talk --scripted` begins one" in empty
+    assert "`--all` shows everyone's" in empty
+    assert "begins one" not in other
+
+
+def test_a_context_of_nothing_names_what_it_may_be_of(cli: Cli) -> None:
+    result = cli("context")
+
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert "Name a conversation, `orbiter-memory context CHAT`, or ask:" in said
+    assert '`orbiter-memory context "QUESTION"`' in said
+
+
 @pytest.mark.parametrize("args", [["chat", "show"], ["context"]], ids=" ".join)
 def test_a_chat_that_is_not_there_exits_with_3_and_names_who_was_looked_at(
     spoken: Cli, args: list[str]

@@ -254,6 +254,8 @@ def _meant(context: Any, text: str) -> str:
         return f" `undo` takes back all of a source; `{NAME} restore ID` brings back one memory"
     if context.info_name == "remember" and text.startswith("Missing argument"):
         return f" Give the text, or `-` for stdin: `… | {NAME} remember - --lines`"
+    if context.info_name == "context" and text.startswith("Missing argument"):
+        return f' Name a conversation, `{NAME} context CHAT`, or ask: `{NAME} context "QUESTION"`'
     if context.parent is None and text.startswith("No such option"):
         return f"; options come after the command, as in `{NAME} list --user ann`"
     extra = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)

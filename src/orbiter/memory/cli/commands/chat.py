@@ -91,7 +91,9 @@ async def list_chats(
                 styled((name, "" if each.title else "bold"), (f"  {one_line(told)}", "dim"))
             )
     if not chats:
-        wanted = f" with `{query}` in its title or name" if query else " here"
+        wanted = f" with `{query}` in its title or name"
+        if not query:
+            wanted = " here; `orbiter-memory chat talk --scripted` begins one"
         run.out.note(f"no conversation{wanted}{run.target.or_all('shows')}")
 
 
