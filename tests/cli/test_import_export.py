@@ -265,7 +265,7 @@ def test_an_export_of_entries_alone_says_how_many(cli: Cli, tmp_path: Path) -> N
     nobody = cli.ok("export", str(none), "--user", "nobody")
 
     assert told == f"{path}  0 memories and 12 key-value entries\n"
-    assert "0 forgotten and 12 key-value entries; `orbiter-memory export" in table.stderr
+    assert "versions and 12 key-value entries; `orbiter-memory export" in table.stderr
     assert (data["records"], data["entries"]) == (0, 12)
     assert nobody == f"{none}  0 memories\n"
 
@@ -419,8 +419,20 @@ def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: P
     assert cli.json("stats")["items"] == 2
     assert "3 memories (2 current, 1 forgotten, 2 earlier versions)" in full
     assert result.stdout.endswith("2 memories\n")
-    assert "without earlier versions, 1 forgotten and 0 key-value entries" in result.stderr
+    assert "without earlier versions and 1 forgotten;" in result.stderr
     assert plain.endswith("1 memory\n")
+
+
+def test_an_export_names_nothing_as_left_out_that_there_is_none_of(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.remember("tea")
+    whole = cli("export", str(tmp_path / "whole.csv")).stderr
+    cli.put_entries("alice", 2)
+    entries = cli("export", str(tmp_path / "entries.csv")).stderr
+
+    assert "without earlier versions; " in whole
+    assert "without earlier versions and 2 key-value entries; " in entries
 
 
 def test_the_summary_of_a_table_counts_rows_that_were_not_stored_or_not_dated(

@@ -111,15 +111,17 @@ async def _say_left_out(
     try:
         if scope is not None:
             there = await store.erase(**scope, dry_run=True)
-            entries = counted(there.entries, "key-value entry", entries)
+            entries = counted(there.entries, "key-value entry", entries) if there.entries else ""
     except MemoryError:  # a server counts them for administrators only
         pass
     forgotten = (await memory.stats()).forgotten or 0
+    parts = ["earlier versions", f"{forgotten:,} forgotten" if forgotten else "", entries]
+    *most, last = (each for each in parts if each)  # versions are not counted beforehand
+    lacks = f"{', '.join(most)} and {last}" if most else last
     has_past = kind in ("csv", "markdown")
     now = "what is remembered now" + (", and what facts were before" if has_past else "")
     say(
-        f"it has {now}, without earlier versions, {forgotten:,} forgotten and "
-        f"{entries}; `orbiter-memory export FILE.jsonl` has all of it",
+        f"it has {now}, without {lacks}; `orbiter-memory export FILE.jsonl` has all of it",
         kind="note",
     )
 
