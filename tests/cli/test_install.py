@@ -677,6 +677,16 @@ def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
         put(text, ("mcpServers", "n"), VALUE)
 
 
+def test_a_server_without_its_sdk_makes_no_store(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    result = cli("mcp")
+
+    assert result.exit_code == 1
+    assert "pip install 'orbiter-memory[mcp]'" in result.stderr
+    assert not Path(cli.url).exists()
+
+
 @pytest.mark.parametrize(
     ("args", "why"),
     [

@@ -62,10 +62,11 @@ async def mcp(
 
     if read_only and import_file is not None:
         raise UsageError("`--import` writes, and `--read-only` forbids it; leave one of them out")
+    # Before the store is opened: without the SDK, no file is made.
+    server = build(lambda _: handle, tools=tools.value, read_only=read_only)
     async with run.scoped(creates=True) as handle:
         if not read_only:
             await _import_first(handle, import_file, is_graph=tools is Tools.KG)
-        server = build(lambda _: handle, tools=tools.value, read_only=read_only)
         if sys.stdin.isatty():
             say("this command is started by an agent's program; Ctrl-C stops it", kind="note")
         with _ended_by_ctrl_c():
