@@ -15,7 +15,8 @@ import pytest
 from tests.timing import until_blocking
 
 from orbiter.memory import SummaryConfig
-from orbiter.memory.errors import ItemNotFoundError, QueryError, UnsupportedError
+from orbiter.memory.agent.inputs import date_items
+from orbiter.memory.errors import ItemNotFoundError, MessageError, QueryError, UnsupportedError
 from orbiter.memory.sync import AgentMemory, Chat, ScopedMemory, Stream, run
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
 
@@ -265,6 +266,36 @@ def test_the_traceback_of_a_wrong_argument_ends_at_the_call(
         with pytest.raises(TypeError) as wrong:
             memory.recall("tea", kk=1)  # type: ignore[call-arg]  # the mistake
         assert len(_frames(wrong.value)) == 2
+
+
+def test_the_traceback_of_a_row_that_is_no_message_ends_at_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ORBITER_DEBUG", raising=False)
+    with (
+        AgentMemory("memory://", embeddings=None) as memory,
+        pytest.raises(MessageError) as caught,
+    ):
+        memory.remember_many([{"text": "a row"}])
+
+    assert len(_frames(caught.value)) == 2  # this test, and the call
+    assert "".join(traceback.format_exception(caught.value)).count("it has no `role`") == 1
+
+
+def test_the_cause_of_an_error_is_short_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        try:
+            date_items([], "soon", None)
+        except QueryError as exc:
+            raise QueryError("refused") from exc
+
+    monkeypatch.delenv("ORBITER_DEBUG", raising=False)
+    monkeypatch.setattr("orbiter.memory.agent.scope.date_items", refuse)
+    with AgentMemory("memory://", embeddings=None) as memory, pytest.raises(QueryError) as caught:
+        memory.scope("ann").remember("tea")
+
+    assert caught.value.__cause__ is not None
+    assert _frames(caught.value.__cause__) == ["refuse"]
 
 
 def test_the_traceback_of_another_error_has_no_threads_in_it() -> None:

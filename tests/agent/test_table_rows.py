@@ -133,7 +133,8 @@ async def test_a_wrong_row_is_named_and_nothing_is_stored(
 
 
 async def test_rows_without_a_field_for_the_text_say_how(any_memory: AgentMemory, who: str) -> None:
-    with pytest.raises(MessageError, match=r'`remember_many\(rows, text="note"\)`'):
+    way = r'only `note`, `stars`, `city`; rows .* `remember_many\(rows, text="note"\)`; a message '
+    with pytest.raises(MessageError, match=way):
         await any_memory.scope(who).remember_many(_ROWS)
 
 
@@ -332,3 +333,16 @@ async def test_created_at_may_name_the_column_of_times(any_memory: AgentMemory, 
         await ann.remember_many(rows, text="note", created_at="whne")
     with pytest.raises(QueryError, match="`created_at` beside `when`"):
         await ann.remember_many(both, text="note", created_at="when")
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+async def test_to_remember_a_table_as_one_names_the_call_for_its_rows(
+    any_memory: AgentMemory, who: str, is_list: bool
+) -> None:
+    table: Any = _ROWS if is_list else Frame(_ROWS)
+    call = 'rows, text="note"' if is_list else 'df, text="column"'
+
+    with pytest.raises(
+        QueryError, match=f"cannot be stored as one memory; .*`remember_many.{call}.`"
+    ):
+        await any_memory.scope(who).remember(table)

@@ -349,7 +349,7 @@ def _naming(places: Sequence[int], what: object) -> Iterator[None]:
         place, said = places[int(which[1])], str(exc)[which.end() :]
         if not isinstance(what, Mapping | None):
             said = f", a `{_full_name(type(what))}`{said}"
-        raise type(exc)(f"message {place}{said}") from exc
+        raise type(exc)(f"message {place}{said}") from None  # it says all of it
 
 
 def as_message(what: object) -> Mapping[str, Any]:
@@ -360,12 +360,26 @@ def as_message(what: object) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         kind = type(what)
         name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)
+        if (call := _call_for_rows(what)) is not None:
+            raise QueryError(
+                f"a `{name}` cannot be stored as one memory; its rows are stored by `{call}`"
+            )
         raise QueryError(
             f"a `{name}` cannot be stored; give a string, a `MemoryItem`, a provider's message, "
             "or {'role': …, 'content': …}"
             + ("; several at once: `remember_many`" if isinstance(what, list | tuple) else "")
         )
     return found
+
+
+def _call_for_rows(what: object) -> str | None:
+    """Return the call that stores the rows of *what*, if it is a table or a list of rows."""
+    if hasattr(what, "columns") and (hasattr(what, "to_dict") or hasattr(what, "to_dicts")):
+        return 'remember_many(df, text="column")'
+    first = what[0] if isinstance(what, list | tuple) and what else None
+    if isinstance(first, Mapping) and first and not {"role", "type"} & {*first}:
+        return f'remember_many(rows, text="{next(iter(first))}")'
+    return None
 
 
 def check_readable(what: object) -> None:

@@ -248,10 +248,10 @@ def read_shape(
     if codec_for(found).NEEDS_ROLE and held.get("role") is None:
         *most, last = [codec.LABEL for codec in codecs().values()] + [each.label for each in SHAPES]
         raise MessageError(
-            f"message 0: it has no `role`, only {keys_of(held)}, and is not a message known here; "
-            "give {'role': …, 'content': …}, or a message or a whole answer of "
-            f"{', '.join(most)} or {last}; rows of a table are stored by "
-            f'`remember_many(rows, text="{next(iter(held), "…")}")`'
+            f"message 0: it has no `role`, only {keys_of(held)}; rows of a table are stored by "
+            f'`remember_many(rows, text="{next(iter(held), "…")}")`; a message is '
+            "{'role': …, 'content': …}, or a message or a whole answer of "
+            f"{', '.join(most)} or {last}"
         )
     return [(found, dict(held))]
 

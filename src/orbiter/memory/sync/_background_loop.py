@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
-from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.errors import MessageError, QueryError, UnsupportedError
 from orbiter.memory.tasks.event_loop import waiting_thread
 
 __all__ = [
@@ -260,19 +260,30 @@ def with_short_traceback(error: BaseException) -> BaseException:
 
     Of a wrong argument, no frame of the library is left: what it says is all that its caller can
     use. A `TypeError` is of one only where calls are passed on; deeper down it may be a mistake of
-    ours. `ORBITER_DEBUG=1` keeps all of them.
+    ours. The causes that it was raised from are shortened with it. `ORBITER_DEBUG=1` keeps all of
+    them.
     """
     traces = list(_traces(error))
     if os.environ.get("ORBITER_DEBUG", "") not in ("", "0") or not traces:
         return error
     is_refused = isinstance(error, TypeError) and _module_of(traces[-1]).startswith(_BETWEEN)
-    is_wrong_call = is_refused or isinstance(error, QueryError)
-    left_out = (*_BETWEEN, _LIBRARY) if is_wrong_call else _BETWEEN
+    is_wrong_call = is_refused or isinstance(error, QueryError | MessageError)
+    left_out = (*_BETWEEN, _LIBRARY, "contextlib") if is_wrong_call else _BETWEEN
+    causes = [error]
+    while (cause := causes[-1].__cause__) is not None and cause not in causes:
+        causes.append(cause)
+    for each in causes:
+        _shorten(each, left_out)
+    return error
+
+
+def _shorten(error: BaseException, left_out: tuple[str, ...]) -> None:
+    """Take the frames of these modules out of the traceback."""
     short: TracebackType | None = None
-    for trace in reversed(traces):
+    for trace in reversed(list(_traces(error))):
         if not _module_of(trace).startswith(left_out):
             short = TracebackType(short, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
-    return error.with_traceback(short)
+    error.__traceback__ = short
 
 
 def _module_of(trace: TracebackType) -> str:
