@@ -123,7 +123,7 @@ async def test_tables_have_reasons_and_a_context_has_a_bar(memory: AgentMemory) 
     assert "width:" in html
     rest = context.tokens - sum(context.parts.values())
     assert rest > 0
-    assert f"<td>form</td><td>{rest:,}</td>" in re.sub(r' style="[^"]*"', "", html)
+    assert f"<td>around messages</td><td>{rest:,}</td>" in re.sub(r' style="[^"]*"', "", html)
     assert context.as_kwargs("anthropic") == context.messages("anthropic").as_kwargs()
     assert (await memory.recall("zebra"))._repr_html_()
 

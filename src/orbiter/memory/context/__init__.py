@@ -119,7 +119,9 @@ class Context:
             for each in self.dropped
         ]
         if (rest := self.tokens - sum(self.parts.values())) > 0:
-            rows.append(("form", f"{rest:,}", "roles, fences and headings of what is sent"))
+            rows.append(
+                ("around messages", f"{rest:,}", "roles, fences and headings of what is sent")
+            )
         title = f"{self.tokens:,} tokens{of}, {self.prefix_tokens:,} the same in the next turn"
         return bar(self.parts, total=self.budget) + html_table(
             ("section", "tokens", "text"), rows, title=title
