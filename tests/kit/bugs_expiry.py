@@ -24,8 +24,8 @@ SQL_EXPIRY_BUGS = {
     ),
     "what is over has a past": Bug(
         "has_no_past_and_cannot_be_restored",
-        'WHERE {self._one(item_id, args)}", args\n        )\n        if not now',
-        'WHERE {self._dialect.by_id(args, item_id)}", args\n        )\n        if not now',
+        'FROM memory_items WHERE {it} AND {dialect.not_expired()}",\n        )\n        if not now',
+        'FROM memory_items WHERE {it}",\n        )\n        if not now',
     ),
 }
 SHORT_TERM_EXPIRY_BUGS = {
