@@ -21,11 +21,14 @@ from orbiter.memory import HumanMemory, MemoryError, SQLiteMemoryStore
 
 @dataclass
 class Figures:
-    """What was tried, and what went wrong: all but the first two must be 0."""
+    """What was tried, and what went wrong: all but the first three must be 0."""
 
     cycles: int = 0
     acknowledged: int = 0
+    refused: int = 0
+    """Requests that were answered with an error; whether there may be any, a tier says."""
     lost: int = 0
+    """Acknowledged, and not there afterwards."""
     torn: int = 0
     hung: int = 0
     leaked: int = 0

@@ -1,11 +1,14 @@
 """The long run adds up over its runs, and goes on where it was stopped."""
 
+import json
 import random
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from benchmarks import soak
+from benchmarks.server_load import Tally
 from tests.crash._faults import Figures
 
 
@@ -44,12 +47,13 @@ def test_a_run_that_is_stopped_is_gone_on_with_and_a_loss_is_never_forgotten(
     assert run(monkeypatch, *kept) == 1, "the fifth round lost one"
 
     assert rounds == [0, 1, -1, 2, 3, 4]
-    assert capsys.readouterr().out.split()[-9:] == [
+    assert capsys.readouterr().out.split()[-10:] == [
         "a",
         "fault",
         "0.00",
         "50",
         "15",
+        "0",
         "1",
         "0",
         "0",
@@ -58,3 +62,58 @@ def test_a_run_that_is_stopped_is_gone_on_with_and_a_loss_is_never_forgotten(
     assert run(monkeypatch, *kept) == 1, "nothing is left to do, and the loss is still told"
     assert len(rounds) == 6
     assert run(monkeypatch, *kept, "--fresh", "--scale", "0.2") == 0
+
+
+def test_sums_of_a_run_that_did_not_count_refusals_are_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "soak.json"
+    figures = {"cycles": 14, "acknowledged": 20, "lost": 1, "torn": 0, "hung": 0, "leaked": 0}
+    kept = {"kill -9": {"rounds": 2, "seconds": 7.5, "figures": figures}}
+    path.write_text(json.dumps(kept), encoding="utf-8")
+
+    sums = soak.Sum.all_of(path)
+
+    assert sums["kill -9"].figures == Figures(cycles=14, acknowledged=20, lost=1)
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+async def test_a_refused_request_of_a_client_is_no_lost_write(
+    missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = Tally(60, stored=[("key", f"{n}") for n in range(5)], errors=["504 b'out of time'"] * 3)
+
+    @asynccontextmanager
+    async def running(*args: str, port: int) -> AsyncIterator[int]:
+        yield 1
+
+    async def load(*args: object, **options: object) -> Tally:
+        return tally
+
+    async def look(port: int, stored: object) -> int:
+        return missing if stored == tally.stored else -1
+
+    for name, stand_in in {"running": running, "load": load, "missing": look}.items():
+        monkeypatch.setattr(soak, name, stand_in)
+    for name in ("resident", "handles_of"):
+        monkeypatch.setattr(soak, name, lambda pid: 0)
+    async with soak.TIERS["minutes of 200 clients"].open() as minute:
+        figures = await minute(0, random.Random(0))
+
+    assert figures == Figures(cycles=1, acknowledged=5, refused=3, lost=missing)
+
+
+@pytest.mark.parametrize(("may_refuse", "code"), [(True, 0), (False, 1)])
+def test_what_is_refused_is_printed_and_fails_a_run_only_where_none_may_be(
+    may_refuse: bool,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def work(number: int, dice: random.Random) -> Figures:
+        return Figures(cycles=10, acknowledged=7, refused=4)
+
+    tier = soak.Tier(lambda: nullcontext(work), 10, may_refuse=may_refuse)
+    monkeypatch.setattr(soak, "TIERS", {"a fault": tier})
+
+    assert run(monkeypatch, "--kept", str(tmp_path / "soak.json")) == code
+    assert capsys.readouterr().out.split()[-7:] == ["10", "7", "4", "0", "0", "0", "0"]
