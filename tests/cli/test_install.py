@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import PathDistribution
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -412,7 +412,8 @@ def test_an_environment_that_may_be_gone_tomorrow_is_not_written_down(
 def _install_from(monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any] | None) -> None:
     """Have the package say that it was installed from there; `None` is an index."""
     text = None if origin is None else json.dumps(origin)
-    monkeypatch.setattr(PathDistribution, "read_text", lambda _self, _name: text)
+    kind = type(distribution("orbiter-memory"))  # the backport's, if an old dependency loaded that
+    monkeypatch.setattr(kind, "read_text", lambda _self, _name: text)
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,7 @@ def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
 
 
 def test_bench_compares_with_peers_that_are_installed(cli: Cli) -> None:
+    pytest.importorskip("langgraph", reason="a tool of development, as the others are")
     ended = in_pipe(["bench", "--size", "20", "--repeat", "2", "--json"], environment(cli.url, {}))
     told = json.loads(ended.stdout)
 

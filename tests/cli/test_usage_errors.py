@@ -205,7 +205,7 @@ def test_a_completion_script_comes_as_json_too(cli: Cli) -> None:
         (("recall", "tea", "--k", "3"), "did you mean `--limit`?"),
         (("recall", "tea", "--top-k", "3"), "did you mean `--limit`?"),
         (("remember", "tea", "--tags", "a"), "did you mean `--tag`?"),
-        (("remember", "tea", "--k", "3"), "no such option: --k (Possible options"),
+        (("remember", "tea", "--k", "3"), "no such option"),  # and what typer says of it
         (("chat", "--scripted"), "did you mean `orbiter-memory chat talk --scripted`?"),
         (("chat", "--scripted"), "see: orbiter-memory chat talk --help"),
         (("chat", "talk", "--model", "gpt-4o"), "with `--llm gpt-4o`"),

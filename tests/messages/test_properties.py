@@ -209,7 +209,14 @@ def test_chat_messages_read_back_as_the_same_items(items: list[MemoryItem]) -> N
         if item.content or calls_of(item) or "openai" in item.native or not item.native
         or role_of(item) != "ai"
     ]  # fmt: skip
-    assert meanings(read) == meanings(sent)
+    # Nor are blanks beside another provider's picture: OpenAI refuses such a text.
+    heard = [
+        item.model_copy(update={"content": said.content and item.content})
+        if item.native and role_of(item) == "human" and item.content.isspace()
+        else item
+        for item, said in zip(sent, read, strict=True)
+    ]
+    assert meanings(read) == meanings(heard)
 
 
 @thorough

@@ -90,7 +90,8 @@ async def test_a_question_of_a_chat_that_was_answered_comes_behind_its_answer(
         assert ids[0] in ("1", "note")
         assert ids.index("1") < ids.index("0")
         if with_note:
-            assert {*ids[:2]} == {"1", "note"}
+            # It is as relevant as `2`, but for thousandths, and these differ with the runtime.
+            assert ids.index("note") < ids.index("0")
 
 
 @MODELS
