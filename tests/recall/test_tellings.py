@@ -90,6 +90,12 @@ def test_labels_of_lists_are_nobody() -> None:
     assert names_in([*lists, *notes("the garden is wet", "our kitchen's light")]) == frozenset()
 
 
+def test_words_of_agreement_are_nobody() -> None:
+    said = notes("Noted: tea", "Understood: no sugar", "Noted: at five", "Understood: two cups")
+
+    assert names_in(said) == frozenset()
+
+
 def test_an_extra_speaker_counts_more_than_the_text() -> None:
     item = turn("a", "Ben: hello", speaker="Ann")
 

@@ -61,11 +61,12 @@ def are_many(items: Iterable[MemoryItem]) -> bool:
 _BEFORE_COLON = lazy_pattern(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s+\S")
 _LABELS = frozenset(
     """
-    action actions address agenda ai answer assistant bot bug date decision done email error example
-    fact goal hint home human idea ideas info input item items link list location meeting name note
-    notes output phone plan problem project ps question reason reminder request result results rule
-    shopping solution source status step subject summary system task tasks time tip title to-do todo
-    tool topic update url user warning work
+    action actions added address agenda ai answer assistant bot bug confirmed correction date
+    decision done email error example fact fixed goal great hint home human idea ideas important
+    info input item items link list location logged meeting name note noted notes okay output
+    perfect phone plan problem project ps question reason remember reminder request result results
+    rule saved shopping solution source status step subject summary sure system task tasks thanks
+    time tip title to-do todo tool topic understood update updated url user warning work yes
     """.split()  # noqa: SIM905 - read by people
 )
 """Words before a colon that are nobody's name."""
