@@ -75,7 +75,9 @@ def _replaces(
         for ended in newer.ended
     ):
         return True
-    is_same_again = any(older.tokens <= clause for clause in newer.changed)
+    is_same_again = newer.is_negated == older.is_negated and any(
+        older.tokens <= clause for clause in newer.changed
+    )
     if newer.is_added or older.is_event or is_same_again:
         return False
     topic = topics & older.topics

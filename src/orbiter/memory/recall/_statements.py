@@ -50,7 +50,7 @@ _CHANGE = lazy_pattern(
     r"|handed over|joined|started (?:as|at|working)|got married)\b"
 )
 """Cues that something is no longer what it was."""
-_NEW = lazy_pattern(r"\b(?:a|my|our|the|his|her|its|their) new (?P<what>\w+(?: \w+)?)")
+_NEW = lazy_pattern(r"(?:\b(?:a|my|our|the|his|her|its|their) |\A)new (?P<what>\w+(?: \w+)?)")
 """Something new replaces the old one of its kind."""
 _OBJECT_AFTER = lazy_pattern(
     r"\b(?:no longer|used to|instead of|rather than|in place of|stopped|quit|gave up|given up"
@@ -60,6 +60,7 @@ _OBJECT_AFTER = lazy_pattern(
     r"|(?:switched|changed|moved|went|gone|swapped|transferred) (?:over )?from)\b(?P<object>.*)"
 )
 """Cues of an end: what follows is what ended; if nothing follows, it is what stands before."""
+_INSTEAD = lazy_pattern(r"instead of|rather than|in place of")
 _OBJECT_BEFORE = lazy_pattern(
     r"\A(?P<object>.*)\b(?:(?:is|are|was|were|be|been|'s|'re) (?:now |all )?(?:cancelled|canceled"
     r"|called off|history|discontinued|sold|dropped"
@@ -71,7 +72,7 @@ _OBJECT_BEFORE = lazy_pattern(
     r"|(?:is|are)(?:n't| not) happening)\b"
 )
 _OBJECT_BETWEEN = lazy_pattern(
-    r"(?:\bnot\b|n't\b|\bnever\b)(?P<object>.*?)\b(?:any ?more|any longer)\b"
+    r"(?:\b(?:not|never|no)\b|n't\b)(?P<object>.*?)\b(?:any ?more|any longer)\b"
 )
 _ANY_CUE = lazy_pattern(
     r"\b(?:now|nowadays|these|currently|instead|as of|since|moved|relocated|switched|changed"
@@ -98,6 +99,12 @@ _UNREAL = lazy_pattern(
 )
 """What has not happened, or goes on as before."""
 _ADDED = lazy_pattern(r"\b(?:also|too(?=\W*$)|as well|another|second|besides|in addition|both)\b")
+_NEGATED = lazy_pattern(r"\b(?:not|never|no|cannot)\b|n't\b")
+_LEAD_IN = lazy_pattern(
+    r"\A\W*(?:(?:hi|hey|ok|okay|please|fyi|btw|by the way|note|remember|remind me|keep in mind)\b"
+    r"(?: that\b)?\W*)+"
+)
+"""What only introduces a statement."""
 _PRONOUN = lazy_pattern(r"\b(?:it|them|that|this|him|her|there)\b")
 _FIRST = frozenset(("i", "we", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'll", "we'd"))
 _LEADING = frozenset(
@@ -177,6 +184,7 @@ class Sentence(NamedTuple):
     renewed: tuple[frozenset[str], ...]
     """Topics of which there is something new."""
     tokens: frozenset[str]
+    is_negated: bool
     is_added: bool
     parts: tuple[frozenset[str], ...]
     """What each part of an enumeration is about, as of "green tea and dark chocolate"."""
@@ -241,6 +249,8 @@ def _ended(clause: str, before: str) -> list[frozenset[str]]:
         if match := form.search(clause):
             what = match["object"]
             if form is _OBJECT_AFTER:
+                if _INSTEAD.match(match[0]) and _EVENT.search(clause, 0, match.start()):
+                    continue  # what was done once instead of something ends nothing
                 what = _OBJECT_ENDS.split(what)[0]
             terms = _about(what)
             if form is not _OBJECT_BEFORE and _PRONOUN.search(what):
@@ -263,7 +273,7 @@ def _ordered_topics(word: str, clause: str) -> frozenset[str]:
 
 def _read(sentence: str) -> Sentence:
     text = sentence.replace("’", "'").lower()
-    clauses = [clause for clause in _CLAUSE.split(text) if clause.strip()]
+    clauses = [clause for clause in _CLAUSE.split(_LEAD_IN.sub("", text, 1)) if clause.strip()]
     heads = [_head(clause) for clause in clauses]
     ended: list[frozenset[str]] = []
     changed: list[frozenset[str]] = []
@@ -287,6 +297,7 @@ def _read(sentence: str) -> Sentence:
         tuple(changed),
         tuple(renewed),
         frozenset(words.tokens(text)) - words.COMMON,
+        _NEGATED.search(text) is not None,
         _ADDED.search(text) is not None,
         tuple(filter(None, map(_about, _PARTS.split(text)))),
         # Read only where there may be some: that takes as long as a quarter of all else.
