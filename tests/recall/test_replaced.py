@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recall.conftest import MODELS, Opening
 
-from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, SQLiteMemoryStore
+from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.protocols import Embeddings
@@ -267,6 +267,47 @@ def test_news_of_the_same_replace_it(asked: str, older: str, newer: str) -> None
     both = [_said("older", older, 30), _said("newer", newer, 3)]
 
     assert list(find_replacements(read(asked, now=NOW), both[:1], both)) == ["older"]
+
+
+def _answered(item_id: str, text: str, days_ago: float) -> MemoryItem:
+    at = NOW - timedelta(days=days_ago)
+    return AIMemory(id=item_id, content=text, metadata=ANN, created_at=at)
+
+
+DENTIST = _said("old", "My dentist appointment is on 3 December at 9, please remember it", 30)
+MOVED = _said("new", "The dentist appointment is now on 10 December at 14:00", 3)
+
+
+@MODELS
+async def test_what_an_assistant_confirmed_is_replaced_with_it(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    confirmed = _answered("confirmed", "Got it: dentist on 3 December at 9.", 29.9)
+    again = _answered("again", "Got it: dentist on 10 December at 14:00.", 2.9)
+    async with opened(model) as store:
+        await store.add_many([DENTIST, confirmed, MOVED, again])
+
+        hits = await recall(store, "When is my dentist appointment?", scope=ANN, now=NOW)
+
+    marked = {hit.item.id: hit.replaced_by for hit in hits}
+    assert marked == {"old": "new", "confirmed": "new", "new": None, "again": None}
+    assert _ids(hits)[0] == "new"
+    assert 'replaced by "The dentist appointment is now' in str(_of(hits, "confirmed").why)
+
+
+@pytest.mark.parametrize(
+    ("said", "days_ago"),
+    [
+        ("A dentist should look at your teeth twice a year, in December and in June.", 29.9),
+        ("Dentist on 3 December at 9: that was in your old plan.", 2.0),
+        ("Your appointment with the dentist is on 3 December at 9.", 31.0),
+    ],
+)
+def test_what_an_assistant_says_besides_is_not(said: str, days_ago: float) -> None:
+    older = [DENTIST, _answered("said", said, days_ago)]
+    question = read("When is my dentist appointment?", now=NOW)
+
+    assert list(find_replacements(question, older, [*older, MOVED])) == ["old"]
 
 
 _CUES = (

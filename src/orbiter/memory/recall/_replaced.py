@@ -26,6 +26,7 @@ from orbiter.memory.recall._explanation import (
     quoted,
     replaced_by,
 )
+from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
@@ -56,6 +57,8 @@ _MAX_TERMS = 12
 """by how many of their words each."""
 _MEASURES = "age cost dollar euro fee kg meter mile number pay percent pound price"
 """Words that only say of what kind a value is."""
+_REPEATED = 2 / 3
+"""Share of its terms from which an assistant only repeats what it was told."""
 
 
 def _replaces(
@@ -176,13 +179,36 @@ def find_replacements(
             ):
                 replaced[item.id] = later
                 break
-    return replaced
+    return replaced | _confirmed(older, replaced)
+
+
+def _confirmed(
+    older: Sequence[MemoryItem], replaced: Mapping[str, MemoryItem]
+) -> dict[str, MemoryItem]:
+    """Return what an assistant only repeats of a statement before that was replaced, by id."""
+    outdated = [item for item in older if item.id in replaced]
+    confirmed: dict[str, MemoryItem] = {}
+    for item in filter(_is_assistants, older) if outdated else ():
+        own = terms_of(item)
+        for stated in outdated:
+            if (
+                stated.created_at <= item.created_at < replaced[stated.id].created_at
+                and item.metadata.user_id == stated.metadata.user_id
+                and len(own & terms_of(stated)) >= _REPEATED * len(own)
+            ):
+                confirmed[item.id] = replaced[stated.id]
+                break
+    return confirmed
+
+
+def _is_assistants(item: MemoryItem) -> bool:
+    return isinstance(item, AIMemory) and speaker_of(item) is None
 
 
 def _is_statement(item: MemoryItem) -> bool:
     if item.memory_type == "fact" or isinstance(item, ToolMemory):
         return False  # facts are judged by their keys
-    return not isinstance(item, AIMemory) or speaker_of(item) is not None
+    return not _is_assistants(item)
 
 
 _Who = tuple[str | None, str | None, str | None]
