@@ -14,7 +14,13 @@ from orbiter.memory.recall import _features, _statements, near_duplicates
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
 from orbiter.memory.text import words
-from orbiter.memory.text.text_caches import TextCache, _size_of, clear_all, text_cache
+from orbiter.memory.text.text_caches import (
+    TextCache,
+    WordCache,
+    _size_of,
+    clear_all,
+    text_cache,
+)
 
 
 def _long(number: int) -> str:
@@ -47,7 +53,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
         "_when",
     }
     assert others - ours == {"written"}  # of 16 questions, which are short
-    assert len(_caches()) >= 6
+    assert len(_caches()) >= 5
 
 
 async def test_a_question_is_kept_in_no_cache_of_word_lists() -> None:
@@ -103,6 +109,28 @@ def test_words_that_were_met_are_forgotten_with_the_caches() -> None:
     clear_all()
 
     assert not any("zanzibar" in terms for terms in words._TERMS.values())
+
+
+def test_a_cache_of_words_asks_once_for_each_that_is_short() -> None:
+    asked: list[str] = []
+
+    @WordCache
+    def length(word: str) -> int:
+        asked.append(word)
+        return len(word)
+
+    long = "x" * 1_000
+    assert list(map(length.__getitem__, ("tea", "oolong", "tea", long, long))) == [
+        3,
+        6,
+        3,
+        *[1_000] * 2,
+    ]
+    assert asked == ["tea", "oolong", long, long]
+
+    for number in range(60_000):
+        length[str(number)]
+    assert len(length) <= 50_000
 
 
 def test_a_cache_counts_what_it_holds_and_gives_up_the_oldest() -> None:

@@ -80,30 +80,30 @@ class TextFeatures(NamedTuple):
     """The first names and numbers in it, in small letters."""
 
 
-_passages = text_cache(
-    max_bytes=_MAX_BYTES, size_of=lambda cut: 64 * len(cut) + 4 * sum(map(len, cut))
-)(words.passages)
-
-
 @text_cache(
     max_bytes=_MAX_BYTES,
     size_of=lambda text: (
-        200
-        + sum(200 + 100 * len(counts) for counts, _ in text.passages)
-        + sum(80 + 4 * len(each) for each in text.specifics)
+        1_000 + 4 * sum(map(len, text.specifics)) + sum(100 * size for _, size in text.passages)
     ),
 )
 def _text_features(content: str) -> TextFeatures:
-    counted = [Counter(words.terms(passage)) for passage in _passages(content)]
-    passages = tuple((counts, counts.total()) for counts in counted)
+    passages = tuple(map(_counted, words.passages(content)))
     length = math.log(1 + sum(length for _, length in passages))
     specifics = tuple(islice(_specifics(content), _MAX_SPECIFICS))
     return TextFeatures(passages, length, is_question(content), specifics)
 
 
-# A capital letter within a sentence: at its start, every word has one. It begins with the blank, as
-# that is found much faster than what has to stand before it.
-_SPECIFIC = lazy_pattern(r"[ \d](?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] )|(?<=[,;] ))[^\Wa-z\d_][\w’'-]+)")
+def _counted(passage: str) -> tuple[Counter[str], int]:
+    terms = words.terms(passage)
+    return Counter(terms), len(terms)
+
+
+# A capital letter within a sentence: at its start, every word has one. It begins with a class of
+# few characters, which is found much faster than what has to stand before it.
+_SPECIFIC = lazy_pattern(
+    r"[A-Z0-9\u0080-\U0010ffff]"
+    r"(?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] [^\Wa-z\d_])|(?<=[,;] [^\Wa-z\d_]))[\w’'-]+)"
+)
 _MAX_SPECIFICS = 8
 _ENOUGH = 2
 """Names and numbers that count: more of them make no better answer."""
@@ -112,7 +112,7 @@ _ENOUGH = 2
 def _specifics(content: str) -> Iterator[str]:
     """Yield the names and numbers of a text; in German all nouns, in Chinese only numbers."""
     for match in _SPECIFIC.finditer(content):
-        word = match[0].lstrip()
+        word = match[0]
         if word[0].isdigit() or (word[0].isupper() and word[1] not in "’'"):  # not "I'm"
             yield word.removesuffix("'s").removesuffix("’s").casefold()
 
@@ -133,9 +133,10 @@ def _terms_in(text: TextFeatures) -> Set[str]:
 
 def best_passage(content: str, asked: frozenset[str]) -> str:
     """Return the passage of a text that holds most of the *asked* terms, or all of a short text."""
-    if len(_passages(content)) == 1:
+    counted = _text_features(content).passages
+    if len(counted) == 1:
         return content
-    found = zip(_passages(content), _text_features(content).passages, strict=True)
+    found = zip(words.passages(content), counted, strict=True)
     return max(found, key=lambda each: len(asked & each[1][0].keys()))[0]
 
 

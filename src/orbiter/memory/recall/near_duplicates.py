@@ -11,7 +11,10 @@ different users never repeat each other.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from hashlib import blake2b
+from itertools import chain
+from operator import or_
 from typing import NamedTuple
 from zlib import crc32
 
@@ -21,7 +24,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._candidate_pool import Clusters, speaker_of
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
 from orbiter.memory.text import words
-from orbiter.memory.text.text_caches import text_cache
+from orbiter.memory.text.text_caches import WordCache, text_cache
 
 __all__ = [
     "SERIES",
@@ -107,31 +110,18 @@ class _WordWording(NamedTuple):
     """What turns round or tells apart texts of the same terms: a denial, or a number."""
 
 
-class _WordWordings(dict[str, _WordWording]):
-    """The wording of each word met so far."""
-
-    cache_clear = dict.clear
-
-    def __missing__(self, word: str) -> _WordWording:
-        terms = tuple(term for term in words.terms_of((word,)) if not _has_digit(term))
-        marks = 0
-        for term in terms:
-            marks |= 1 << hash(term) % _MARKS
-        wording = _WordWording(terms, marks, _hinge(word))
-        if len(self) >= _MAX_WORDS:
-            self.clear()
-        if len(word) <= _LONGEST_WORD:
-            self[word] = wording
-        return wording
-
-
-_MAX_WORDS, _LONGEST_WORD = 50_000, 64
-_WORDINGS = _WordWordings()
+@WordCache
+def _word_wording(word: str) -> _WordWording:
+    terms = tuple(term for term in words.terms_of((word,)) if not _has_digit(term))
+    marks = 0
+    for term in terms:
+        marks |= 1 << hash(term) % _MARKS
+    return _WordWording(terms, marks, _hinge(word))
 
 
 def _hinges(tokens: Iterable[str]) -> list[str]:
     """Return the hinges of a text, in order."""
-    return [hinge for word in tokens if (hinge := _WORDINGS[word].hinge)]
+    return [hinge for word in tokens if (hinge := _word_wording[word].hinge)]
 
 
 def _hinge(word: str) -> str:
@@ -238,9 +228,14 @@ def _sketches(content: str) -> tuple[int, ...]:
     nothing, as it is asked of every candidate of every question.
     """
     start = content[:_SKETCHED].lower()
-    long_words = set(_LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()])
-    marks = [crc32(word.encode()) for word in long_words]
-    return min(marks), max(marks), min(mark * _MIXED & 0xFFFFFFFF for mark in marks)
+    long_words = _LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()]
+    marks = list(map(_word_mark.__getitem__, long_words))
+    return min(marks), max(marks), min([mark * _MIXED & 0xFFFFFFFF for mark in marks])
+
+
+@WordCache
+def _word_mark(word: str) -> int:
+    return crc32(word.encode())
 
 
 def _may_be_flood(wordings: Sequence["_Wording"]) -> bool:
@@ -307,22 +302,12 @@ def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[
     clusters: list[list[MemoryItem]] = []
     if not centres:
         return clusters
-    wordings = _wording.of_all([item.content for item in items])
-    left = list(zip(items, wordings, strict=True))
+    left = items
     for centre in centres[:_CENTRES]:
         who, about = who_says(centre), _wording(centre.content)
-        marks, size = about.marks, about.size
-        # `is_like` begins with the same: most often there are too few already.
-        near = [
-            each
-            for each in left
-            if (marks ^ each[1].marks).bit_count() <= (size + each[1].size) * _VARIED_ROOM
-        ]
-        if len(near) <= SERIES:
-            continue
         cluster = [
             item
-            for item, wording in near
+            for item, wording in _near(left, about)
             if about.is_like(wording, _VARIED)
             and wording.numbers == about.numbers
             and who_says(item) == who
@@ -330,8 +315,26 @@ def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[
         if len(cluster) > SERIES:
             clusters.append(cluster)
             gone = {item.id for item in cluster}
-            left = [each for each in left if each[0].id not in gone]
+            left = [item for item in left if item.id not in gone]
     return clusters
+
+
+def _near(items: Sequence[MemoryItem], about: "_Wording") -> "list[tuple[MemoryItem, _Wording]]":
+    """Return the items that may be like *about*; none if they are too few to be a flood.
+
+    `is_like` begins with the same. Most often so many are not near that the others are not read.
+    """
+    near: list[tuple[MemoryItem, _Wording]] = []
+    marks, size, others = about.marks, about.size, len(items) - SERIES
+    for item in items:
+        wording = _wording(item.content)
+        if (marks ^ wording.marks).bit_count() <= (size + wording.size) * _VARIED_ROOM:
+            near.append((item, wording))
+            continue
+        others -= 1
+        if others <= 0:
+            return []
+    return near
 
 
 class _Wording(NamedTuple):
@@ -368,18 +371,16 @@ class _Wording(NamedTuple):
 def _wording(content: str) -> _Wording:
     text = content.casefold()
     tokens = words.tokens(text)
-    known = [_WORDINGS[word] for word in set(tokens)]
-    terms = {term for each in known for term in each.terms}
-    marks = 0
-    for each in known:
-        marks |= each.marks
-    hinges = _hinges(tokens) if any(each.hinge for each in known) else []
-    rest, noes = "" if terms else without_numbers(text), hinges.count("not")
-    mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
-    if mark is not None:
+    by_word = list(map(_word_wording.__getitem__, tokens))
+    terms, marks, by_hinge = zip(*by_word, strict=True) if by_word else ((), (), ())
+    different = set(chain.from_iterable(terms))
+    hinges: list[str] = list(filter(None, by_hinge))
+    rest, noes = "" if different else without_numbers(text), hinges.count("not")
+    if hinges and (mark := _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))):
         hinges = _hinges(words.tokens(text[: mark.start()]))
     numbers = tuple(each for each in hinges if each != "not")
-    return _Wording(" ".join(sorted(terms)), len(terms), rest, noes, numbers, marks)
+    every_mark = reduce(or_, marks, 0)
+    return _Wording(" ".join(sorted(different)), len(different), rest, noes, numbers, every_mark)
 
 
 def _by_numbers(

@@ -209,7 +209,7 @@ def concepts_in(run: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for word in pattern.findall(run) for each in concepts[word]))
 
 
-_INTRODUCES = frozenset(("am", "are", "by", "call", "called", "i'm", "name", "name's"))
+_INTRODUCES = frozenset(("am", "by", "call", "called", "i'm", "name", "name's"))
 """Words without which nobody says a name."""
 _INTRODUCTION = lazy_pattern(
     r"\b(?:I(?:['’]m| am| go by)|[Cc]all(?:ed)? me|[Mm]y (?:\w+ )?name(?:['’]s| is))"
@@ -255,12 +255,10 @@ def implied_words(tokens: Sequence[str], text: str) -> list[str]:
     somebody lives.
     """
     implied = _of_label(text)
-    if not _INTRODUCES.isdisjoint(tokens):
-        beginning = text[:_BEGINNING]
-        if _WHO.search(beginning):
-            implied += " name"
-        elif _is_introduction(beginning):
-            implied += " name call"
+    if "who" in tokens and _WHO.search(text[:_BEGINNING]):
+        implied += " name"
+    elif not _INTRODUCES.isdisjoint(tokens) and _is_introduction(text[:_BEGINNING]):
+        implied += " name call"
     return implied.split()
 
 

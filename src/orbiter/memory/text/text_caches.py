@@ -1,4 +1,4 @@
-"""Caches of texts, and `clear_all`, which clears every one of them; used by `erase`.
+"""Caches of texts and words, and `clear_all`, which clears every one of them; used by `erase`.
 
 What is kept of texts is bounded by bytes: a memory may be a megabyte long, and thousands of them
 must not stay in the process because somebody searched.
@@ -11,7 +11,7 @@ from functools import update_wrapper
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["TextCache", "clear_all", "text_cache"]
+__all__ = ["TextCache", "WordCache", "clear_all", "text_cache"]
 
 _T = TypeVar("_T")
 
@@ -97,6 +97,30 @@ def text_cache(
     takes as long as some functions do.
     """
     return lambda function: TextCache(function, max_bytes=max_bytes, size_of=size_of)
+
+
+class WordCache(dict[str, _T]):
+    """A function of one word that remembers its answers, looked up as in a dictionary.
+
+    Where a text has many words, `map(cache.__getitem__, words)` runs no Python for those it knows.
+    """
+
+    def __init__(self, function: Callable[[str], _T]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> _T:
+        answer = self._function(word)
+        if len(word) <= _LONGEST_WORD:
+            if len(self) >= _MAX_WORDS:
+                self.clear()
+            self[word] = answer
+        return answer
+
+    cache_clear = dict.clear
+
+
+_MAX_WORDS, _LONGEST_WORD = 50_000, 32
 
 
 def clear_all() -> None:

@@ -8,7 +8,8 @@ index to notice that it has to be rebuilt.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
@@ -23,6 +24,7 @@ from orbiter.memory.text.languages import (
 )
 from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.stemming import stem
+from orbiter.memory.text.text_caches import WordCache
 
 __all__ = [
     "VERSION",
@@ -142,11 +144,13 @@ def _tokens(text: str) -> list[str]:
     # The same for texts whose words stand alone, five times as fast.
     words = folded.encode().translate(_LETTERS).decode().split()
     if "'" in folded or "+" in folded or "#" in folded:
-        return [
-            each
-            for word in words
-            for each in ((word,) if word.isalnum() else _ASCII_WORD.findall(word))
-        ]
+        split: list[str] = []
+        for word in words:
+            if word.isalnum():
+                split.append(word)
+            else:
+                split += _ASCII_WORD.findall(word)
+        return split
     return words
 
 
@@ -195,41 +199,18 @@ def _implied(tokens: list[str], text: str, literal: list[str]) -> list[str]:
 
 def terms_of(tokens: Iterable[str], *, language: str = ENGLISH) -> list[str]:
     """Return the terms of words that `tokens` returned, of a text in *language*."""
-    known = _TERMS[language]
-    return [term for word in tokens for term in known[word]]
+    return list(chain.from_iterable(map(_TERMS[language].__getitem__, tokens)))
 
 
-class _Terms(dict[str, tuple[str, ...]]):
-    """The terms of each word of a language met so far: to look one up is a tenth of making it."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__()
-        self._language = language
-
-    def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= _MAX_WORDS:
-            self.clear()
-        found = _terms(word, self._language)
-        if len(word) <= 2 * _WORD_LENGTH:
-            self[word] = found
-        return found
-
-
-_MAX_WORDS = 50_000
-
-
-class _AllTerms(dict[str, _Terms]):
-    """The same by language."""
+class _AllTerms(dict[str, WordCache[tuple[str, ...]]]):
+    """The terms of each word met so far, by language: to look one up is a tenth of making it."""
 
     def cache_clear(self) -> None:
         for terms in self.values():
             terms.clear()
 
 
-_TERMS = _AllTerms({language: _Terms(language) for language in LANGUAGES})
-
-
-def _terms(word: str, language: str) -> tuple[str, ...]:
+def _terms(language: str, word: str) -> tuple[str, ...]:
     if not word.isascii():
         if is_unspaced(word):
             starts = range(0, len(word), SLICE)
@@ -247,6 +228,9 @@ def _terms(word: str, language: str) -> tuple[str, ...]:
     # With the English stem, too: too short a text to tell its language has no other.
     parts = compound_parts(start) if language == "de" else ()
     return tuple(dict.fromkeys((*_stems(start, language, *parts), *english)))
+
+
+_TERMS = _AllTerms({each: WordCache(partial(_terms, each)) for each in LANGUAGES})
 
 
 def _stems(word: str, language: str, *parts: str) -> tuple[str, ...]:
@@ -409,7 +393,9 @@ def _size(text: str) -> int:
 
     What has hardly any spaces, such as a table or an encoded file, has words of some length.
     """
-    if _has_rare_space(text):
+    if text.isprintable():  # as most texts are: then a blank is their only space
+        words = text.count(" ") + 1
+    elif _has_rare_space(text):
         words = sum(1 for _ in find_all(_SPACE, text, reach=1)) + 1
     else:
         words = text.count(" ") + text.count("\n") + 1

@@ -199,7 +199,7 @@ def _load(
     rows = connection.execute(
         f"SELECT place, vectors FROM {table} WHERE model = ?1{mine} AND length(vectors) > 0", args
     )
-    while some := rows.fetchmany(512):
+    while some := rows.fetchmany(1_024):
         keys = np.array([place for place, _ in some], np.int64)
         at = np.minimum(np.searchsorted(places, keys), len(places) - 1)
         is_mine = places[at] == keys
