@@ -32,9 +32,9 @@ SQL_BUGS = {
     "words are looked for in every row": Bug(
         "no_words_find_what_is_not_indexed",
         _STORE,
-        f"{_STORE}\n    async def match_words(self, terms, asked):\n"
-        "        found = await super().match_words(terms, asked)\n"
-        "        rows = await self.search(query=terms[0], metadata=asked.metadata)\n"
+        f"{_STORE}\n    async def match_words(self, terms, query):\n"
+        "        found = await super().match_words(terms, query)\n"
+        "        rows = await self.search(query=terms[0], metadata=query.metadata)\n"
         "        return type(found)(rows, found.frequency, found.passages)\n",
     ),
     "only the first text has words": Bug(
@@ -48,7 +48,7 @@ SQL_BUGS = {
     ),
     "where is not asked": Bug(
         "where_joins",
-        "            rest.append(dialect.fits(asked.condition, args))\n",
+        "            rest.append(dialect.fits(query.condition, args))\n",
         "            pass\n",
     ),
     "what is deleted is deleted again": Bug(
@@ -63,8 +63,8 @@ SQL_BUGS = {
     ),
     "a conversation is in the order of time": Bug(
         "is_read_as_it_was_added",
-        "order = self._dialect.order(order_by, asked,",
-        'order = self._dialect.order("time", asked,',
+        "order = self._dialect.order(order_by, query,",
+        'order = self._dialect.order("time", query,',
     ),
     "pages of a conversation are cut by time": Bug(
         "pages_of_a_conversation",
@@ -162,8 +162,8 @@ SQL_BUGS = {
     ),
     "the page after is the newest": Bug(
         "pages_from_the_oldest",
-        'self._dialect.order(order_by, asked, "DESC" if after is None else "ASC")',
-        'self._dialect.order(order_by, asked, "DESC")',
+        'self._dialect.order(order_by, query, "DESC" if after is None else "ASC")',
+        'self._dialect.order(order_by, query, "DESC")',
         (("rows if after is None else rows[::-1]", "rows"),),
     ),
     "the page after is the wrong way round": Bug(
@@ -171,11 +171,11 @@ SQL_BUGS = {
     ),
     "a text search forgets the cursor": Bug(
         "pages_from_the_newest",
-        "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
-        "            compiled = yield from self.compile(asked, None, None)\n"
+        "            rows = yield from self._search_text(query, compiled, order, tail)\n",
+        "            compiled = yield from self.compile(query, None, None)\n"
         "            if before is not None:\n"
         "                return []\n"
-        "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
+        "            rows = yield from self._search_text(query, compiled, order, tail)\n",
     ),
     "an unknown cursor is no cursor": Bug(
         "a_cursor_that_names_nothing",

@@ -2,8 +2,8 @@
 
 from tests.kit.bugs import Bug
 
-_NEAR = "snapshots = self._index.snapshot(asked)"
-_HERE = "return snapshots.nearest(vector, asked.limit)"
+_NEAR = "snapshots = self._index.snapshot(query)"
+_HERE = "return snapshots.nearest(vector, query.limit)"
 _FOUND = "return [copy_item(item) for item, _ in await self._nearest(vector, asked)]"
 _ADD = "await self._add([validated_copy(item)], self._called())"
 _MANY = "await self._add(taken, call)"
@@ -44,39 +44,39 @@ VECTOR_BUGS = {
     "filters after the cut": Bug(
         "filters_apply_before_the_cut",
         _HERE,
-        "return [one for one in snapshots.nearest(vector, asked.limit)"
-        " if Query('', asked.metadata, asked.memory_type, asked.status).matches(one[0])]",
+        "return [one for one in snapshots.nearest(vector, query.limit)"
+        " if Query('', query.metadata, query.memory_type, query.status).matches(one[0])]",
         more=((_NEAR, "snapshots = self._index.snapshot(Query())"),),
     ),
     "filters by metadata only": Bug(
         "filters_apply_before_the_cut",
         _NEAR,
-        "snapshots = self._index.snapshot(Query(metadata=asked.metadata))",
+        "snapshots = self._index.snapshot(Query(metadata=query.metadata))",
     ),
     "filters by user only": Bug(
         "filters_apply_before_the_cut",
         _NEAR,
-        "who = asked.metadata and MemoryMetadata(user_id=asked.metadata.user_id)\n"
-        "        snapshots = self._index.snapshot(Query('', who, asked.memory_type, asked.status))",
+        "who = query.metadata and MemoryMetadata(user_id=query.metadata.user_id)\n"
+        "        snapshots = self._index.snapshot(Query('', who, query.memory_type, query.status))",
     ),
     "of equals, the newest first": Bug(
         "of_equals_the_one_added_first",
         _HERE,
         "near = snapshots.nearest(vector, 2**40)\n"
-        "            return sorted(near[::-1], key=lambda one: -one[1])[:asked.limit]",
+        "            return sorted(near[::-1], key=lambda one: -one[1])[:query.limit]",
     ),
     "the longest vector is the nearest": Bug(
         "the_length_of_a_vector",
         _HERE,
         "near = snapshots.nearest(vector, 2**40)\n"
         "            size = lambda text: float((text.split() + ['1'])[1])\n"
-        "            return sorted(near, key=lambda o: -o[1] * size(o[0].content))[:asked.limit]",
+        "            return sorted(near, key=lambda o: -o[1] * size(o[0].content))[:query.limit]",
     ),
     "no limit gives all": Bug(
         "a_limit_of_nothing_gives_nothing_near",
         _HAS,
         "if not len(self):",
-        more=((_HERE, "return snapshots.nearest(vector, asked.limit or 10)"),),
+        more=((_HERE, "return snapshots.nearest(vector, query.limit or 10)"),),
     ),
     "an updated text keeps its old vector": Bug(
         "found_by_its_new_meaning",

@@ -178,7 +178,7 @@ async def change(
 
 
 async def pages(
-    store: Store, asked: Query, *, are_removed: bool, forgotten: bool = False
+    store: Store, query: Query, *, are_removed: bool, forgotten: bool = False
 ) -> AsyncIterator[list[MemoryItem]]:
     """Yield all that is asked for, page by page; *are_removed* says that each is gone by then.
 
@@ -190,12 +190,12 @@ async def pages(
         search = partial(versioned(store, "finding forgotten memories").search, deleted=True)
     while True:
         page = await search(
-            query=asked.text,
-            metadata=asked.metadata,
-            memory_type=asked.memory_type,
-            since=asked.since,
-            until=asked.until,
-            where=asked.where,
+            query=query.text,
+            metadata=query.metadata,
+            memory_type=query.memory_type,
+            since=query.since,
+            until=query.until,
+            where=query.where,
             limit=_PAGE,
             before=cursor,
         )

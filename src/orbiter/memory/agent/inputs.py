@@ -106,25 +106,25 @@ def labels(
         return {}
     if not isinstance(extra, Mapping | None):
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
-    found: dict[str, object] = dict(extra or {})
+    extras: dict[str, object] = dict(extra or {})
     named = {"tags": tags, "importance": importance, "source": source, INDEXED_BY: index}
     for name, value in named.items():
-        if value is not None and name in found:
+        if value is not None and name in extras:
             raise QueryError(f"`{name}` is given twice, by itself and in `extra`")
     if tags is not None:
         if isinstance(tags, str) or not isinstance(tags, Iterable):
             raise QueryError(f"`tags` must be a list of strings, not {tags!r}")
-        found["tags"] = list(dict.fromkeys(require_text("tags", tag) for tag in tags))
+        extras["tags"] = list(dict.fromkeys(require_text("tags", tag) for tag in tags))
     if importance is not None:
         if isinstance(importance, bool) or not isinstance(importance, int | float):
             raise QueryError(f"`importance` must be a number from 0 to 1, not {importance!r}")
         if not 0 <= importance <= 1:
             raise QueryError(f"`importance` must be from 0 to 1, not {importance}")
-        found["importance"] = importance
+        extras["importance"] = importance
     if source is not None:
-        found["source"] = require_text("source", source)
+        extras["source"] = require_text("source", source)
     by = {} if index is None else {INDEXED_BY: _read_index(index)}
-    return _sourced({**found, **by})
+    return _sourced({**extras, **by})
 
 
 def _read_index(index: object) -> bool | list[str]:
@@ -148,11 +148,11 @@ def read_flag(index: object) -> Literal[False] | None:
 
 def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
     """Return labels in which source and trust stand together; one without the other is no use."""
-    found = dict(extra)
-    label = found.get("source")
+    extras = dict(extra)
+    label = extras.get("source")
     if isinstance(label, str) and label.strip():
-        found["source"] = read_source(label)
-    return with_trust(found)
+        extras["source"] = read_source(label)
+    return with_trust(extras)
 
 
 def date_items(

@@ -448,7 +448,7 @@ class StoreAdapter(AsyncContextStore):
 
 def page_of(
     items: Sequence[MemoryItem],
-    asked: Query,
+    query: Query,
     *,
     before: MemoryItem | str | Cursor | None = None,
     after: MemoryItem | str | Cursor | None = None,
@@ -463,9 +463,9 @@ def page_of(
         low = _place("after", newer, items)
     if (older := check_cursor("before", before)) is not None:
         high = _place("before", older, items)
-    found = [item for item in items[low:high] if asked.matches(item)]
-    kept = found[: asked.limit] if newer is not None else found[len(found) - asked.limit :]
-    if asked.limit >= len(found):
+    found = [item for item in items[low:high] if query.matches(item)]
+    kept = found[: query.limit] if newer is not None else found[len(found) - query.limit :]
+    if query.limit >= len(found):
         kept = found
     return kept[::-1]
 

@@ -222,15 +222,15 @@ async def read_recent(
 async def _remembered(source: object, name: str, hours: float, limit: int) -> list[Memory]:
     """Return what *source* answers, whosever it is; nothing at all is an empty list."""
     coming: object = getattr(source, name)(hours=hours, limit=limit)
-    told = f"`{name}` of `{type(source).__name__}`"
+    method = f"`{name}` of `{type(source).__name__}`"
     if not isawaitable(coming):
-        raise QueryError(f"{told} is a plain method; make it `async def`")
-    found: object = await coming
-    if found is None:
+        raise QueryError(f"{method} is a plain method; make it `async def`")
+    answer: object = await coming
+    if answer is None:
         return []
-    if isinstance(found, str) or not isinstance(found, Iterable):
-        raise QueryError(f"{told} must return a list, not `{type(found).__name__}`")
-    return list(found)[:limit]
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise QueryError(f"{method} must return a list, not `{type(answer).__name__}`")
+    return list(answer)[:limit]
 
 
 async def recall(
@@ -244,29 +244,29 @@ async def recall(
     """Return what *source* finds for *query*, best first, and what is not of the scope."""
     if limit == 0:
         return [], []
-    found: Sequence[Memory]
+    memories: Sequence[Memory]
     names_nobody = hasattr(type(source), "default_user")  # an `AgentMemory`: whose, nobody said
     if isinstance(source, Recall) and not names_nobody:
-        found = await _recalled(source, query, limit, min_relevance)
-        foreign = _foreign(found, scope)
+        memories = await _recalled(source, query, limit, min_relevance)
+        foreign = _foreign(memories, scope)
     elif isinstance(source, MemoryStore):
         asked = Query(metadata=check_scope(scope, "the store"))
         items = await _search(source, query, scope=asked.metadata, limit=limit)
-        items = found = await _that_hold(source, items, asked)
+        items = memories = await _that_hold(source, items, asked)
         foreign = [item for item in items if not asked.matches(item)]
     elif callable(source):
         coming = source(query, limit=limit)
         if not isawaitable(coming):
             raise QueryError("`long_term` is a plain function; make it `async def`")
-        found = await coming
-        foreign = _foreign(found, scope)
+        memories = await coming
+        foreign = _foreign(memories, scope)
     else:
         raise QueryError(
             f"`{type(source).__name__}` cannot recall; use a handle such as "
             "`memory.scope(user_id=…)`, a store, an object with `recall`, or a coroutine function "
             "`recall(query, limit=...)`"
         )
-    shown = [memory for memory in found if not any(memory is other for other in foreign)]
+    shown = [memory for memory in memories if not any(memory is other for other in foreign)]
     return shown[:limit], foreign
 
 
@@ -292,24 +292,24 @@ async def _recalled(
     return [hit.shown if isinstance(hit, Hit) else hit for hit in hits]
 
 
-async def _that_hold(store: MemoryStore, items: list[MemoryItem], asked: Query) -> list[MemoryItem]:
+async def _that_hold(store: MemoryStore, items: list[MemoryItem], query: Query) -> list[MemoryItem]:
     """Return *items* with what holds now in the place of each fact, if anything does."""
     keys = sorted({item.key for item in items if isinstance(item, FactMemory)})
     if not keys:
         return items
     facts: dict[object, list[FactMemory]] = {}
-    for fact in await assertions(store, asked, keys):
+    for fact in await assertions(store, query, keys):
         facts.setdefault(_fact_key(fact), []).append(fact)
     now = datetime.now(UTC)
-    found: dict[str, MemoryItem] = {}
+    current: dict[str, MemoryItem] = {}
     for item in items:
         holds: MemoryItem | None = item
         if isinstance(item, FactMemory):
             of_key = facts.get(_fact_key(item), [])
             holds = holding(of_key, as_of=judged_at(of_key, now), known_at=NO_END)
         if holds is not None:
-            found.setdefault(holds.id, holds)
-    return list(found.values())
+            current.setdefault(holds.id, holds)
+    return list(current.values())
 
 
 def _fact_key(fact: FactMemory) -> object:
@@ -350,10 +350,10 @@ async def _search(
     whole_matches = await store.search(
         query=whole, metadata=scope, status=accepted, limit=limit + _PROBE
     )
-    found = [item for item in whole_matches if is_indexed(item)][:limit]
-    if len(found) >= limit:
-        return found
-    items = {item.id: item for item in found}
+    whole_hits = [item for item in whole_matches if is_indexed(item)][:limit]
+    if len(whole_hits) >= limit:
+        return whole_hits
+    items = {item.id: item for item in whole_hits}
     scores: dict[str, float] = {}
     for word in _words(query):
         starts_word = re.compile(rf"\b{re.escape(word)}")
@@ -363,7 +363,7 @@ async def _search(
                 query=word, metadata=scope, status=accepted, limit=_PROBE
             )
             if is_indexed(item)
-            and item.id not in {known.id for known in found}
+            and item.id not in {known.id for known in whole_hits}
             and starts_word.search(item.content.casefold())
         ]
         for item in hits:
@@ -372,10 +372,10 @@ async def _search(
     best = max(scores.values(), default=0.0)
     newest = sorted(scores, key=lambda key: items[key].created_at, reverse=True)
     ranked = sorted(newest, key=lambda key: -scores[key])
-    return [*found, *(items[key] for key in ranked if scores[key] * 2 >= best)][:limit]
+    return [*whole_hits, *(items[key] for key in ranked if scores[key] * 2 >= best)][:limit]
 
 
 def _words(query: str) -> list[str]:
     """Return the words that say most: the longest ones, and abbreviations."""
-    found = dict.fromkeys(word.casefold() for word in _WORD.findall(query) if len(word) <= 64)
-    return sorted((word for word in found if word not in _COMMON), key=len, reverse=True)[:_WORDS]
+    words = dict.fromkeys(word.casefold() for word in _WORD.findall(query) if len(word) <= 64)
+    return sorted((word for word in words if word not in _COMMON), key=len, reverse=True)[:_WORDS]

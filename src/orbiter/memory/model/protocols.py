@@ -187,8 +187,8 @@ class PagedStore(Protocol):
 class LexicalStore(Protocol, metaclass=StructuralMeta):
     """A store that finds items by their terms, as `orbiter.memory.text.words` makes them."""
 
-    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
-        """Return the items that hold any of *terms* and match *asked*, its text aside.
+    async def match_words(self, terms: Sequence[str], query: Query) -> WordMatches:
+        """Return the items that hold any of *terms* and match *query*, its text aside.
 
         The filters apply before the cut at `asked.limit`.
         """
@@ -205,9 +205,9 @@ class VectorStore(Protocol, metaclass=StructuralMeta):
         ...
 
     async def nearest(
-        self, vector: Sequence[float], asked: Query
+        self, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]]:
-        """Return items that match *asked*, its text aside, with their cosines, nearest first.
+        """Return items that match *query*, its text aside, with their cosines, nearest first.
 
         The filters apply before the cut at `asked.limit`.
         """

@@ -227,10 +227,10 @@ class Query:
         return not self.needle or self.needle in item.content.casefold()
 
 
-def check_order(order: Order, asked: Query) -> Order:
+def check_order(order: Order, query: Query) -> Order:
     """Return *order* if what is asked for can be had in it, else raise `QueryError`."""
     if order == "insertion":
-        if asked.wanted.keys().isdisjoint(("session_id", "task_id")):
+        if query.wanted.keys().isdisjoint(("session_id", "task_id")):
             raise QueryError(
                 "the order of insertion is that of a conversation; "
                 "name its `session_id` or `task_id` in `metadata`"

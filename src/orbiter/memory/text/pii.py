@@ -155,14 +155,14 @@ class PIIHasher:
         """Return *text* with a token in place of each value found; all else stays as it is."""
         # Digits of any script read like 0 to 9; what is not replaced keeps its own.
         folded = re.sub(r"[^\D0-9]", lambda digit: str(int(digit[0])), text.translate(_FOLD))
-        gaps = _split(0, len(text), [found.span() for found in _TOKEN.finditer(text)])
+        gaps = _split(0, len(text), [match.span() for match in _TOKEN.finditer(text)])
         tokens: list[tuple[int, int, str]] = []
         for kind in (kind for kind in _FINDERS if kind in self.kinds):
             left: list[tuple[int, int]] = []
             for start, end in gaps:
-                found = [(start + a, start + b, v) for a, b, v in _FINDERS[kind](folded[start:end])]
-                tokens += [(a, b, self._token(kind, value)) for a, b, value in found]
-                left += _split(start, end, [(a, b) for a, b, _ in found])
+                match = [(start + a, start + b, v) for a, b, v in _FINDERS[kind](folded[start:end])]
+                tokens += [(a, b, self._token(kind, value)) for a, b, value in match]
+                left += _split(start, end, [(a, b) for a, b, _ in match])
             gaps = left
         parts, at = [], 0
         for start, end, token in sorted(tokens):
@@ -320,8 +320,8 @@ def _split(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int
 
 
 def _emails(text: str) -> Iterator[_Found]:
-    for found in _EMAIL.finditer(text) if "@" in text else ():
-        local, domain = found[1], found[2]
+    for match in _EMAIL.finditer(text) if "@" in text else ():
+        local, domain = match[1], match[2]
         if domain is None or not local.strip(_LOCAL_SIGNS):
             continue
         if not re.search(rf"[{_DENSE}]", domain):
@@ -330,68 +330,72 @@ def _emails(text: str) -> Iterator[_Found]:
             local = tail if tail.strip(_LOCAL_SIGNS) else local
         local = local.lstrip(_LOCAL_SIGNS)
         value = unicodedata.normalize("NFKC", f"{local}@{domain}").casefold()
-        yield found.end(1) - len(local), found.end(), unicodedata.normalize("NFKC", value)
+        yield match.end(1) - len(local), match.end(), unicodedata.normalize("NFKC", value)
 
 
 def _numbers(text: str, pattern: re.Pattern[str], read: _Reader) -> Iterator[_Found]:
     at = 0
-    while found := pattern.search(text, at):
-        at, value = read(found)
+    while match := pattern.search(text, at):
+        at, value = read(match)
         if value:
-            yield found.start(), at, value
-        at = at if value else found.start() + 1
+            yield match.start(), at, value
+        at = at if value else match.start() + 1
 
 
-def _read_iban(found: re.Match[str]) -> tuple[int, str]:
-    length = int(_IBAN_LENGTHS.get(found[0][:2].upper(), 99))
-    places = [place for place, char in enumerate(found[0]) if char not in " -"][:length]
-    value = "".join(found[0][place] for place in places).upper()
-    end = found.start() + places[-1] + 1
+def _read_iban(match: re.Match[str]) -> tuple[int, str]:
+    length = int(_IBAN_LENGTHS.get(match[0][:2].upper(), 99))
+    places = [place for place, char in enumerate(match[0]) if char not in " -"][:length]
+    value = "".join(match[0][place] for place in places).upper()
+    end = match.start() + places[-1] + 1
     # Their letters are hex digits: without this, one hex id in 60,000 would be Belgian.
     digits = value[:2] not in ("AE", "BA", "BE", "DE", "EE") or value[2:].isdigit()
-    if len(value) < length or not digits or re.match("[0-9A-Za-z_]", found.string[end : end + 1]):
+    if len(value) < length or not digits or re.match("[0-9A-Za-z_]", match.string[end : end + 1]):
         return 0, ""
     rest = int("".join(str(int(char, 36)) for char in value[4:] + value[:4])) % 97
     return end, value if rest == 1 else ""
 
 
-def _read_card(found: re.Match[str]) -> tuple[int, str]:
+def _read_card(match: re.Match[str]) -> tuple[int, str]:
     # Behind four blocks of four, ` 123` may belong to the number or be its security code.
-    for part in filter(None, (found[0], found["blocks"])):
+    for part in filter(None, (match[0], match["blocks"])):
         value = re.sub("[ -]", "", part)
         doubled = sum(int("0246813579"[int(digit)]) for digit in value[-2::-2])
         if len(value) < 20 and (sum(map(int, value[::-2])) + doubled) % 10 == 0:
-            return found.start() + len(part), value
+            return match.start() + len(part), value
     return 0, ""
 
 
-def _read_phone(found: re.Match[str]) -> tuple[int, str]:
-    if found["rest"]:
-        return max(_phone_ends(found), default=(False, 0, ""))[1:]
-    trunk, digits = found["trunk"], re.sub("[^0-9]", "", found[0])
-    return found.end(), {"1": "+1", "8": "+7"}[trunk] + digits[1:] if trunk else digits
+def _read_phone(match: re.Match[str]) -> tuple[int, str]:
+    if match["rest"]:
+        return max(_phone_ends(match), default=(False, 0, ""))[1:]
+    trunk, digits = match["trunk"], re.sub("[^0-9]", "", match[0])
+    return match.end(), {"1": "+1", "8": "+7"}[trunk] + digits[1:] if trunk else digits
 
 
-def _phone_ends(found: re.Match[str]) -> Iterator[tuple[bool, int, str]]:
-    """Yield each end *found* may have: is its length the country's, where, what number."""
-    text, head, digits, before = found.string, found["head"], "", 0
+def _phone_ends(match: re.Match[str]) -> Iterator[tuple[bool, int, str]]:
+    """Yield each end *match* may have: is its length the country's, where, what number."""
+    text, head, digits, before = match.string, match["head"], "", 0
     abroad = "+" in head or "00" in head
     least, most = ((8 if "+" in head else 9), 15) if abroad else ((8 if head else 9), 12)
-    if not head and _NO_PHONE.match(text, found.start()):
+    if not head and _NO_PHONE.match(text, match.start()):
         return
-    for count, group in enumerate(re.finditer("([^0-9]*)([0-9]+)", found["rest"])):
-        gap, run, end = group[1], group[2], found.start("rest") + group.end()
+    for count, group in enumerate(re.finditer("([^0-9]*)([0-9]+)", match["rest"])):
+        gap, run, end = group[1], group[2], match.start("rest") + group.end()
         # ` - ` joins an area code, or parts two numbers; a count may follow the last long group.
         if (len(gap) == 3 and gap[0] == " " and len(digits) > 7) or (gap == " " and before > 5):
             return
         digits += "" if abroad and run == "0" and gap.endswith("(") else run
-        before, shown = len(run), text[found.start() : end]
+        before, text_so_far = len(run), text[match.start() : end]
         right = _COUNTRY_DIGITS.get(digits[0]) or _COUNTRY_DIGITS.get(digits[:2])
         fits = len(digits) == 11 if abroad and digits[0] in "17" else least <= len(digits) <= most
         apart = abroad or count > (1 if head and digits[0] != "0" else 0)
-        whole = (before > 1 or gap == "-") and shown.count("(") == shown.count(")")
+        whole = (before > 1 or gap == "-") and text_so_far.count("(") == text_so_far.count(")")
         # One dot alone is a decimal point: `+48.857700`.
-        dots = "(" in shown or "." not in shown or re.search(r"\.[0-9]+\.[0-9]", shown)
+        dots = (
+            "(" in text_so_far
+            or "." not in text_so_far
+            or re.search(r"\.[0-9]+\.[0-9]", text_so_far)
+        )
         if fits and apart and whole and dots and re.match(_PHONE_END, text[end : end + 4]):
             yield abroad and len(digits) == right, end, f"+{digits}" if abroad else digits
 

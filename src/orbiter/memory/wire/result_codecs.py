@@ -93,11 +93,11 @@ def record(module: str, name: str, *, title: str | None = None) -> Codec[Any]:
     Its schema is called *title*, where that is not the name: clients know it by the old one.
     """
 
-    def found() -> type[Any]:
+    def dataclass_type() -> type[Any]:
         kind: type[Any] = getattr(import_module(f"orbiter.memory.{module}"), name)
         return kind
 
-    return _lazy(lambda: _of_dataclass(found(), title))
+    return _lazy(lambda: _of_dataclass(dataclass_type(), title))
 
 
 def _lazy(make: Callable[[], Codec[Any]]) -> Codec[Any]:
@@ -126,11 +126,11 @@ def _of_dataclass(kind: type[Any], title: str | None = None) -> Codec[Any]:
         return fields_ | {name: getattr(value, name) for name in computed}
 
     def load(value: Any) -> Any:
-        given = must_be_object(value)
-        if missing := [name for name in known if name not in given]:
+        values = must_be_object(value)
+        if missing := [name for name in known if name not in values]:
             raise ValueError(f"lacks `{missing[0]}`")
         # What a newer version sends beside is not known here, and left alone.
-        return kind(**{n: codec.load(given[n]) for n, codec in codecs.items() if n in given})
+        return kind(**{n: codec.load(values[n]) for n, codec in codecs.items() if n in values})
 
     def schema() -> dict[str, Any]:
         properties = {name: codec.schema() for name, codec in codecs.items()}
@@ -176,9 +176,9 @@ def load_span(value: Any, fact: MemoryItem) -> "FactSpan":
     """Return the span of *fact*."""
     from orbiter.memory.model.facts import FactSpan  # noqa: PLC0415 - few calls need it
 
-    given = must_be_object(value)
-    end = optional(INSTANT).load(given.get("end"))
-    return FactSpan(fact, INSTANT.load(given["start"]), end)  # type: ignore[arg-type]  # the caller's
+    fields = must_be_object(value)
+    end = optional(INSTANT).load(fields.get("end"))
+    return FactSpan(fact, INSTANT.load(fields["start"]), end)  # type: ignore[arg-type]  # the caller's
 
 
 def span_schema() -> dict[str, Any]:
@@ -226,11 +226,11 @@ _RAW_MESSAGES: Codec[Any] = list_of(map_of(JSON))
 def _load_messages(value: Any) -> "ProviderMessages":
     from orbiter.memory.messages import FORMATS, ProviderMessages  # noqa: PLC0415 - on first use
 
-    given = must_be_object(value)
+    fields = must_be_object(value)
     return ProviderMessages(
-        choice(*FORMATS).load(given["format"]),
-        _RAW_MESSAGES.load(given["messages"]),
-        TEXT.load(given.get("system", "")),
+        choice(*FORMATS).load(fields["format"]),
+        _RAW_MESSAGES.load(fields["messages"]),
+        TEXT.load(fields.get("system", "")),
     )
 
 
@@ -260,8 +260,8 @@ MESSAGES: Codec["ProviderMessages"] = Codec(
 def _load_users(value: Any) -> "UserPage":
     from orbiter.memory.agent.results import UserPage  # noqa: PLC0415 - few calls need it
 
-    given = must_be_object(value)
-    return UserPage(_USERS.load(given["users"]), next=optional(TEXT).load(given.get("next")))
+    fields = must_be_object(value)
+    return UserPage(_USERS.load(fields["users"]), next=optional(TEXT).load(fields.get("next")))
 
 
 def _users_schema() -> dict[str, Any]:
@@ -284,9 +284,9 @@ def _dump_entry(entry: "FactEntry") -> dict[str, Any]:
 def _load_entry(value: Any) -> "FactEntry":
     from orbiter.memory.model.facts import FactEntry  # noqa: PLC0415 - few calls need it
 
-    given = must_be_object(value)
-    fact = FACT.load(given["fact"])
-    return FactEntry(fact, tuple(load_span(span, fact) for span in given["spans"]))
+    fields = must_be_object(value)
+    fact = FACT.load(fields["fact"])
+    return FactEntry(fact, tuple(load_span(span, fact) for span in fields["spans"]))
 
 
 def _entry_schema() -> dict[str, Any]:
@@ -365,10 +365,10 @@ def _dump_left_out(one: "Excluded") -> dict[str, Any]:
 def _load_left_out(value: Any) -> "Excluded":
     from orbiter.memory.recall import Excluded, Explanation  # noqa: PLC0415 - as above
 
-    given = must_be_object(value)
-    why = Explanation(_REASONS.load(given["why"]))
-    likely = given.get("relevance", 0.0)  # as above
-    return Excluded(ITEM.load(given["item"]), given["score"], given["reason"], why, likely)
+    fields = must_be_object(value)
+    why = Explanation(_REASONS.load(fields["why"]))
+    likely = fields.get("relevance", 0.0)  # as above
+    return Excluded(ITEM.load(fields["item"]), fields["score"], fields["reason"], why, likely)
 
 
 def _left_out_schema() -> dict[str, Any]:
@@ -398,15 +398,15 @@ def _dump_recalled(result: "RecallResult") -> dict[str, Any]:
 def _load_recalled(value: Any) -> "RecallResult":
     from orbiter.memory.recall import RecallResult  # noqa: PLC0415 - as above
 
-    given = must_be_object(value)
+    fields = must_be_object(value)
     return RecallResult(
-        [_load_hit(hit) for hit in given["hits"]],
-        mode=given["mode"],
-        considered=given["considered"],
-        left_out=tuple(_load_left_out(one) for one in given["left_out"]),
-        question=given["question"],
-        spread=given.get("spread", False),
-        reranking=_RERANKING.load(given.get("reranking")),  # an older server has none
+        [_load_hit(hit) for hit in fields["hits"]],
+        mode=fields["mode"],
+        considered=fields["considered"],
+        left_out=tuple(_load_left_out(one) for one in fields["left_out"]),
+        question=fields["question"],
+        spread=fields.get("spread", False),
+        reranking=_RERANKING.load(fields.get("reranking")),  # an older server has none
     )
 
 
@@ -451,19 +451,19 @@ def _dump_context(context: "Context") -> dict[str, Any]:
 def _load_context(value: Any) -> "Context":
     from orbiter.memory.context import Context  # noqa: PLC0415 - on first use
 
-    given = must_be_object(value)
-    stable, volatile = given["marks"]
+    fields = must_be_object(value)
+    stable, volatile = fields["marks"]
     return Context(
-        text=given["text"],
-        sections=_SECTIONS.load(given["sections"]),
-        tokens=given["tokens"],
-        budget=given["budget"],
-        dropped=_DROPPED.load(given["dropped"]),
-        prefix=given["prefix"],
-        prefix_tokens=given["prefix_tokens"],
+        text=fields["text"],
+        sections=_SECTIONS.load(fields["sections"]),
+        tokens=fields["tokens"],
+        budget=fields["budget"],
+        dropped=_DROPPED.load(fields["dropped"]),
+        prefix=fields["prefix"],
+        prefix_tokens=fields["prefix_tokens"],
         marks=(stable, volatile),
-        format=given["format"],
-        _items=tuple(_load_sent(item) for item in given["items"]),
+        format=fields["format"],
+        _items=tuple(_load_sent(item) for item in fields["items"]),
     )
 
 

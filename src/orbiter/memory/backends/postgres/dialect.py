@@ -87,14 +87,14 @@ class PostgresDialect(Dialect):
         left, right = (f"{args.bind([*each])}::text[]" for each in zip(*pairs, strict=True))
         return f"SELECT * FROM unnest({left}, {right})"
 
-    def order(self, order: Order, asked: Query, way: str) -> str:
+    def order(self, order: Order, query: Query, way: str) -> str:
         """Return how rows are ordered, by what an index begins with first.
 
         That a field has no value does not tell the planner that the order leaves it out.
         """
-        if order == "time" or asked.needle:
-            return super().order(order, asked, way)
-        unset = fields_without_value(asked)
+        if order == "time" or query.needle:
+            return super().order(order, query, way)
+        unset = fields_without_value(query)
         fields = [f"{field(name)} {way}" for name in ("session_id", "user_id") if name in unset]
         return f"ORDER BY {', '.join([*fields, f'{self.place} {way}'])}"
 

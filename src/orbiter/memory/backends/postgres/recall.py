@@ -74,10 +74,10 @@ class PostgresRecall(PostgresRunner, SQLRecall):
         self._walked: set[int] = set()
         self._sizes = vectors.ScopeSizes()
 
-    def _owner(self, asked: Query | None) -> str | None:
+    def _owner(self, query: Query | None) -> str | None:
         """Return whose items are asked for, if they are one user's."""
-        if asked is not None and "user_id" in asked.wanted:
-            return asked.wanted["user_id"]
+        if query is not None and "user_id" in query.wanted:
+            return query.wanted["user_id"]
         return self._principal
 
     # Words
@@ -104,22 +104,22 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             await self._index_words(query)
 
     async def _match_words(
-        self, terms: Sequence[str], asked: Query
+        self, terms: Sequence[str], query: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
-        owner, held = self._owner(asked), self._layout.is_held
+        owner, held = self._owner(query), self._layout.is_held
         done: list[term_search.Unfinished] = []
         look, writes = self._look(), self._writes
 
         def ask() -> Steps[tuple[Rows, dict[str, int], int] | term_search.Unfinished]:
             return term_search.match(
-                self._operations, terms, asked, owner, held=held, done=done, look=look
+                self._operations, terms, query, owner, held=held, done=done, look=look
             )
 
-        await self._index_own(asked)
+        await self._index_own(query)
         while isinstance(found := await self._read(ask), str):
             done.append(found)
             if found == "indexing":
-                await self._index_words(asked)
+                await self._index_words(query)
                 continue
             with suppress(MemoryError):  # else what is over is counted, but not found
                 await self.sweep()
@@ -285,17 +285,17 @@ class PostgresRecall(PostgresRunner, SQLRecall):
                     )
 
     async def _nearest(
-        self, model: Model, vector: Sequence[float], asked: Query
+        self, model: Model, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]] | None:
         towards = check_vector(vector, model.dimension)
         question = vectors.Nearest(
-            self._operations, self._kind, model, towards, asked, self._owner(asked), self._sizes
+            self._operations, self._kind, model, towards, query, self._owner(query), self._sizes
         )
-        await self._index_own(asked)
+        await self._index_own(query)
         near = await self._read(question.find)
         if question.is_behind:
             question.waits = False
-            await self._index_words(asked)  # what has changed is no longer as near as it was
+            await self._index_words(query)  # what has changed is no longer as near as it was
             near = await self._read(question.find)
         if question.is_large:
             near = await self._together(question.walk, writes=False)

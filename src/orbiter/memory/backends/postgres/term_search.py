@@ -45,7 +45,7 @@ class _Asked(NamedTuple):
 def match(
     operations: Operations,
     terms: Sequence[str],
-    asked: Query,
+    query: Query,
     owner: str | None,
     *,
     held: bool,
@@ -63,9 +63,9 @@ def match(
     if weighed.unfinished is not None:
         return weighed.unfinished
     rows: Rows = []
-    if asked.limit and weighed.terms:
-        compiled = yield from operations.compile(asked)
-        find = _Finder(operations, compiled, weighed, asked, owner)
+    if query.limit and weighed.terms:
+        compiled = yield from operations.compile(query)
+        find = _Finder(operations, compiled, weighed, query, owner)
         if held:
             # No index of an operator that might tell what it saw comes before a policy.
             rows = yield find.among_all()
@@ -162,12 +162,12 @@ class _Finder:
         operations: Operations,
         compiled: Filter,
         weighed: _Asked,
-        asked: Query,
+        query: Query,
         owner: str | None,
     ) -> None:
         self._dialect, self._compiled, self._asked = _dialect(operations), compiled, weighed
-        self._asked_for, self._owner = asked, owner
-        self._limit = min(asked.limit, MAX_LIMIT)
+        self._asked_for, self._owner = query, owner
+        self._limit = min(query.limit, MAX_LIMIT)
         self._where = " AND ".join([*compiled.scope, *compiled.rest])
 
     @property

@@ -91,7 +91,7 @@ class Nearest:
         kind: Kind,
         model: Model,
         towards: "Floats",
-        asked: Query,
+        query: Query,
         owner: str | None,
         sizes: ScopeSizes | None = None,
     ) -> None:
@@ -100,8 +100,8 @@ class Nearest:
         assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
         self._operations, self._dialect = operations, dialect
         self._kind, self._model, self._towards = kind, model, towards
-        self._asked, self._owner = asked, owner
-        self._limit = min(asked.limit, MAX_LIMIT)
+        self._asked, self._owner = query, owner
+        self._limit = min(query.limit, MAX_LIMIT)
         self.is_large = False
         """Whether an index is to be asked, by `walk`, what `find` did not."""
         self.waits = True

@@ -99,21 +99,21 @@ return {found[1], gone}
 )
 
 
-async def erase(items: RedisItems, asked: Query) -> Erasure:
+async def erase(items: RedisItems, query: Query) -> Erasure:
     """Remove the items of a scope with all that names them; see that they are gone."""
     sample: list[str] = []
     with suppress(StorageError):  # one that was written by hand goes all the same
-        async for page in items.pages(asked):
+        async for page in items.pages(query):
             sample += [item.id for item in page]
             if len(sample) >= SAMPLE:
                 break
-    await items.count(asked.wanted)  # takes out of the indexes what is over
-    removed = await items.clear(asked.wanted)
-    parts = _parts(asked)
+    await items.count(query.wanted)  # takes out of the indexes what is over
+    removed = await items.clear(query.wanted)
+    parts = _parts(query)
     beside = await _walk(items, _EXPIRY, parts)
     beside += await _walk(items, _TOKENS, f"{_escaped(items.root)}call:*")
     beside += await _walk(items, _USED, f"{_escaped(items.root)}used:*", parts)
-    entries = await RedisKeyValue(items).erase(asked.wanted)
+    entries = await RedisKeyValue(items).erase(query.wanted)
     problems = await _problems(items, sample)
     return Erasure(
         items=removed, redis_keys=beside, entries=entries, probes=len(sample), problems=problems

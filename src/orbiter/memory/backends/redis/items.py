@@ -132,16 +132,16 @@ class RedisItems:
         expected: int | None = None,
         wanted: Mapping[ScopeField, str] | None = None,
     ) -> None:
-        found, first = await self._put(rows, -1 if expected is None else expected, wanted or {})
-        if found < -1:
-            taken = rows[(-found - first) // 5].id
+        version, first = await self._put(rows, -1 if expected is None else expected, wanted or {})
+        if version < -1:
+            taken = rows[(-version - first) // 5].id
             raise AccessError(f"the id `{taken}` is taken; leave it out to get a new one")
-        if expected is not None and found >= 0:
-            raise VersionConflict(rows[0].id, expected=expected, found=found)
+        if expected is not None and version >= 0:
+            raise VersionConflict(rows[0].id, expected=expected, found=version)
 
     async def insert(self, rows: Sequence[Row]) -> bool:
-        found, _ = await self._put(rows, _UNUSED, {})
-        return found == -1
+        version, _ = await self._put(rows, _UNUSED, {})
+        return version == -1
 
     async def _put(
         self, rows: Sequence[Row], expected: int, wanted: Mapping[ScopeField, str]
@@ -242,11 +242,11 @@ class RedisItems:
         for row, stamp, version in rows:
             args += (row.id, _digits(row.created_at), _end(row), _scopes(row))
             args += (_body(row) if version else "", stamp, f"{version:08x}")
-        found: bytes = await self._call(MOVE.call(self._keys({}), args))
-        if not found.startswith(b"="):
-            taken = rows[(-int(found) - first) // 7][0].id
+        reply: bytes = await self._call(MOVE.call(self._keys({}), args))
+        if not reply.startswith(b"="):
+            taken = rows[(-int(reply) - first) // 7][0].id
             raise AccessError(f"`{taken}` belongs to somebody else; nothing was written")
-        return set(found[1:].decode().split("\n")) - {""}
+        return set(reply[1:].decode().split("\n")) - {""}
 
     # Reading
 
@@ -255,12 +255,12 @@ class RedisItems:
         return None if value is None else _item(_row(value))
 
     async def search(
-        self, asked: Query, *, before: Cursor | None, after: Cursor | None, order: Order = "time"
+        self, query: Query, *, before: Cursor | None, after: Cursor | None, order: Order = "time"
     ) -> list[MemoryItem]:
         self.check()
-        if not asked.limit:
+        if not query.limit:
             return []
-        others: tuple[object, ...] = (asked.memory_type, asked.status, asked.condition)
+        others: tuple[object, ...] = (query.memory_type, query.status, query.condition)
         if order == "insertion":
             script = PAGE_ADDED
             low, high = "-inf", "+inf"
@@ -268,19 +268,19 @@ class RedisItems:
                 low = f"({await self._stamp('after', after)}"
             if before is not None:
                 high = f"({await self._stamp('before', before)}"
-            others = (*others, asked.since, asked.until)
+            others = (*others, query.since, query.until)
         else:
             script = PAGE
-            low, high = await self._bounds(asked, before, after)
-        looks_inside = bool(asked.needle) or any(each is not None for each in others)
+            low, high = await self._bounds(query, before, after)
+        looks_inside = bool(query.needle) or any(each is not None for each in others)
         size = PROBE if looks_inside else CHUNK
-        found: list[MemoryItem] = []
-        while len(found) < asked.limit:
-            left = min(asked.limit - len(found), CHUNK)
+        items: list[MemoryItem] = []
+        while len(items) < query.limit:
+            left = min(query.limit - len(items), CHUNK)
             most = max(left, size) if looks_inside else left
             args: list[str | int] = [low, high, int(after is not None), most]
-            last, *values = await self._call(script.call(self._keys(asked.wanted), args))
-            found += _matching(values, asked)
+            last, *values = await self._call(script.call(self._keys(query.wanted), args))
+            items += _matching(values, query)
             if not last:
                 break
             if after is None:
@@ -288,12 +288,12 @@ class RedisItems:
             else:
                 low = f"({last.decode()}"
             size = CHUNK
-        found = found[: asked.limit]
-        return found if after is None else found[::-1]
+        items = items[: query.limit]
+        return items if after is None else items[::-1]
 
-    async def pages(self, asked: Query) -> AsyncIterator[list[MemoryItem]]:
+    async def pages(self, query: Query) -> AsyncIterator[list[MemoryItem]]:
         """Yield all that matches, newest first, some hundreds at a time; `limit` aside."""
-        page = replace(asked, limit=CHUNK)
+        page = replace(query, limit=CHUNK)
         high = "+"
         while high:
             args: list[str | int] = ["-", high, 0, CHUNK]
@@ -309,19 +309,19 @@ class RedisItems:
         return total
 
     async def _bounds(
-        self, asked: Query, before: Cursor | None, after: Cursor | None
+        self, query: Query, before: Cursor | None, after: Cursor | None
     ) -> tuple[str, str]:
         """Return the lowest and the highest place, as Redis takes them."""
         low, high = "-", "+"
         # A place is longer than the time it begins with, and so comes after it.
         if after is not None:
             low = f"({await self._place('after', after)}"
-        if asked.since is not None and (low == "-" or _digits(asked.since) > low[1:]):
-            low = f"[{_digits(asked.since)}"
+        if query.since is not None and (low == "-" or _digits(query.since) > low[1:]):
+            low = f"[{_digits(query.since)}"
         if before is not None:
             high = f"({await self._place('before', before)}"
-        if asked.until is not None and (high == "+" or _digits(asked.until) < high[1:]):
-            high = f"({_digits(asked.until)}"
+        if query.until is not None and (high == "+" or _digits(query.until) < high[1:]):
+            high = f"({_digits(query.until)}"
         return low, high
 
     async def _stamp(self, name: str, cursor: Cursor) -> int:
@@ -332,17 +332,17 @@ class RedisItems:
         if cursor.created_at is not None:
             return await self._place_at(name, cursor, _digits(cursor.created_at))
         key = f"{self._root}item:{cursor.item_id}"
-        found: bytes = await self._call(("GETRANGE", key, 0, 27))
-        if not found:
+        prefix: bytes = await self._call(("GETRANGE", key, 0, 27))
+        if not prefix:
             raise QueryError(f"`{name}` names `{cursor.item_id}`, which is not stored")
-        return found.decode() + cursor.item_id
+        return prefix.decode() + cursor.item_id
 
     async def _place_at(self, name: str, cursor: Cursor, instant: str) -> str:
         """Return the place of an item of that instant, or what is next to where it was."""
         # All places of one instant are as long as it and a stamp, and begin with it.
         bounds = f"[{instant}", f"[{instant}g"
-        found: list[bytes] = await self._call(("ZRANGEBYLEX", f"{self._root}all", *bounds))
-        places = {place[_STAMPED:].decode(): place.decode() for place in found}
+        members: list[bytes] = await self._call(("ZRANGEBYLEX", f"{self._root}all", *bounds))
+        places = {place[_STAMPED:].decode(): place.decode() for place in members}
         for each in (cursor.item_id, cursor.neighbour):
             if each in places:
                 return places[each]
@@ -415,17 +415,17 @@ def _timed(row: list[Any]) -> list[Any]:
     return row
 
 
-def _matching(values: Sequence[bytes], asked: Query) -> list[MemoryItem]:
+def _matching(values: Sequence[bytes], query: Query) -> list[MemoryItem]:
     """Return the items that match; most that do not are never made."""
-    found = []
+    items = []
     for value in values:
         row = _row(value)
         if (
-            asked.memory_type in (None, row[2])
-            and asked.status in (None, row[3])
-            and (not asked.needle or asked.needle in row[1].casefold())
+            query.memory_type in (None, row[2])
+            and query.status in (None, row[3])
+            and (not query.needle or query.needle in row[1].casefold())
         ):
             item = _item(row)
-            if asked.matches(item):
-                found.append(item)
-    return found
+            if query.matches(item):
+                items.append(item)
+    return items

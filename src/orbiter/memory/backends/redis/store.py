@@ -326,10 +326,10 @@ class RedisMemoryStore(AsyncContextStore):
         and agent are one; what names neither a session nor a task is none. Everything that
         matches is read for it.
         """
-        asked = Query(metadata=metadata, limit=limit)
+        query = Query(metadata=metadata, limit=limit)
         self._items.check()
         found: dict[tuple[str | None, ...], ConversationInfo] = {}
-        async for page in self._items.pages(asked):
+        async for page in self._items.pages(query):
             for item in page:
                 count_conversation(item, found)
         return list(found.values())[:limit]

@@ -110,7 +110,7 @@ class Dialect(ABC):
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row over the one with its id; return its version, if that is told."""
 
-    def order(self, order: Order, asked: Query, way: str) -> str:  # noqa: ARG002
+    def order(self, order: Order, query: Query, way: str) -> str:  # noqa: ARG002
         """Return how rows are ordered; *way* is `DESC` or `ASC`."""
         time = f"created_at {way}, " if order == "time" else ""
         return f"ORDER BY {time}{self.place} {way}"

@@ -33,7 +33,7 @@ _SAME = frozenset(("content", "extra_json"))
 def as_of(
     dialect: Dialect,
     moment: datetime,
-    asked: Query,
+    query: Query,
     item_ids: Sequence[str] | None,
     before: Cursor | None,
 ) -> Steps[list[MemoryItem]]:
@@ -41,27 +41,27 @@ def as_of(
     found: list[MemoryItem] = []
     last: Place | Cursor | None = None
     if before is not None:
-        last = yield from place_of(dialect, "before", before, asked.wanted)
-    looks_inside = bool(asked.needle) or asked.condition is not None
-    while len(found) < asked.limit:
-        size = min(asked.limit - len(found), MAX_LIMIT)
+        last = yield from place_of(dialect, "before", before, query.wanted)
+    looks_inside = bool(query.needle) or query.condition is not None
+    while len(found) < query.limit:
+        size = min(query.limit - len(found), MAX_LIMIT)
         if looks_inside:
             size = max(size, CHUNK)
         # By themselves, as the indexes of a scope hold what is not deleted only.
         rows: list[Sequence[Any]] = []
         for deleted in (0, 1):
-            rows += yield _select(dialect, moment, asked, item_ids, last, deleted, size)
+            rows += yield _select(dialect, moment, query, item_ids, last, deleted, size)
         rows.sort(key=lambda row: (row[-2], row[-1]), reverse=True)
         rows = rows[:size]
         for row in rows:
             item = decode(row[: len(READ)])
             # What an item was while it was another's is not shown either.
-            if asked.matches(item) and not _was_over(item, moment):
+            if query.matches(item) and not _was_over(item, moment):
                 found.append(item)
         if len(rows) < size:
             break
         last = Place(rows[-1][-2], rows[-1][-1])
-    return found[: asked.limit]
+    return found[: query.limit]
 
 
 def _was_over(item: MemoryItem, moment: datetime) -> bool:
@@ -72,7 +72,7 @@ def _was_over(item: MemoryItem, moment: datetime) -> bool:
 def _select(
     dialect: Dialect,
     moment: datetime,
-    asked: Query,
+    query: Query,
     item_ids: Sequence[str] | None,
     last: Place | Cursor | None,
     deleted: int,
@@ -80,7 +80,7 @@ def _select(
 ) -> Statement:
     args = Args(dialect)
     at = args.bind(dialect.instant(moment))
-    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.not_expired()]
+    conditions = [f"deleted = {deleted}", *dialect.scope(query.wanted, args), dialect.not_expired()]
     if item_ids is not None:
         conditions.append(dialect.by_ids(args, item_ids))
     if last is not None:
@@ -90,8 +90,8 @@ def _select(
         "(v.id IS NULL OR v.memory_type IS NOT NULL)",  # else nobody knows what it was
         f"coalesce(v.deleted, {deleted}) = 0",
     ]
-    if asked.memory_type is not None:
-        then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(asked.memory_type)}")
+    if query.memory_type is not None:
+        then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(query.memory_type)}")
     came = (
         "coalesce((SELECT CASE WHEN b.memory_type IS NULL THEN b.ended_at WHEN b.version > 1"
         " THEN b.updated_at ELSE memory_items.created_at END FROM memory_versions AS b"

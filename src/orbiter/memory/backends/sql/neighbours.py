@@ -53,8 +53,8 @@ def _newest_sql(dialect: Dialect, ids: tuple[str | None, ...]) -> tuple[str, str
     unset: dict[str, object] = {name: None for name in SCOPE_FIELDS if name not in wanted}
     where = ["deleted = 0", *dialect.scope(wanted, args), *map(dialect.unset, unset)]
     where += [f"status = '{MemoryStatus.ACCEPTED.value}'", dialect.none_expired()]
-    asked = Query(metadata=MemoryMetadata(**scope), where=unset)
-    order = dialect.order("insertion", asked, "DESC")
+    query = Query(metadata=MemoryMetadata(**scope), where=unset)
+    order = dialect.order("insertion", query, "DESC")
     columns, values = dialect.message_columns(args, usual_metadata(*ids)), [*args]
     place, last, kept = dialect.place, args.bind(0), " AND ".join(where)
     systems = f"memory_type = 'system' AND {kept} AND {place} < {last}"

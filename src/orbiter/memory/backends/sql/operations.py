@@ -291,7 +291,7 @@ class Operations:
 
     def search(
         self,
-        asked: Query,
+        query: Query,
         before: Cursor | None,
         after: Cursor | None,
         *,
@@ -302,40 +302,40 @@ class Operations:
 
         They are those that are not deleted or, with *deleted*, those that are.
         """
-        if not asked.limit:
+        if not query.limit:
             return []
         # After a cursor, the page that follows it: walking on leaves no gap.
-        order = self._dialect.order(order_by, asked, "DESC" if after is None else "ASC")
-        tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
-        compiled = yield from self.compile(asked, before, after, deleted=deleted, order=order_by)
-        if asked.needle and not deleted:
-            rows = yield from self._search_text(asked, compiled, order, tail)
+        order = self._dialect.order(order_by, query, "DESC" if after is None else "ASC")
+        tail = f"{order} LIMIT {min(query.limit, MAX_LIMIT)}"
+        compiled = yield from self.compile(query, before, after, deleted=deleted, order=order_by)
+        if query.needle and not deleted:
+            rows = yield from self._search_text(query, compiled, order, tail)
         else:
             conditions = [*compiled.scope, *compiled.rest]
-            if asked.needle:  # what is deleted is seldom much, and its text is read
-                conditions.append(self._dialect.contains(asked.needle, compiled.args))
+            if query.needle:  # what is deleted is seldom much, and its text is read
+                conditions.append(self._dialect.contains(query.needle, compiled.args))
             rows = yield self._select(" AND ".join(conditions), compiled.args, tail)
         return rows if after is None else rows[::-1]
 
-    def _search_text(self, asked: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
+    def _search_text(self, query: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
         args, place = Args(self._dialect, compiled.args), self._dialect.place
         window = (
             f"SELECT {self._columns}, {place} AS {place} FROM memory_items"
             f" WHERE {' AND '.join(compiled.scope)} {order} LIMIT {PROBE}"
         )
-        conditions = [*compiled.rest, self._dialect.contains(asked.needle, args)]
+        conditions = [*compiled.rest, self._dialect.contains(query.needle, args)]
         rows = yield Statement(
             f"SELECT {self._columns} FROM ({window}) AS memory_items"
             f" WHERE {' AND '.join(conditions)} {tail}",
             args,
         )
-        if len(rows) >= asked.limit:
+        if len(rows) >= query.limit:
             return rows
-        return (yield from self._dialect.find(asked.needle, compiled, tail, rows))
+        return (yield from self._dialect.find(query.needle, compiled, tail, rows))
 
     def compile(
         self,
-        asked: Query,
+        query: Query,
         before: Cursor | None = None,
         after: Cursor | None = None,
         *,
@@ -344,13 +344,13 @@ class Operations:
     ) -> Steps[Filter]:
         """Return the conditions of all that is asked, its text aside."""
         dialect, args = self._dialect, Args(self._dialect)
-        scope = [f"deleted = {int(deleted)}", *dialect.scope(asked.wanted, args)]
+        scope = [f"deleted = {int(deleted)}", *dialect.scope(query.wanted, args)]
         if order == "insertion":  # said here once more, where an index is looked for
-            scope += map(dialect.unset, fields_without_value(asked))
-        if asked.since is not None:
-            scope.append(f"created_at >= {args.bind(dialect.instant(asked.since))}")
-        if asked.until is not None:
-            scope.append(f"created_at < {args.bind(dialect.instant(asked.until))}")
+            scope += map(dialect.unset, fields_without_value(query))
+        if query.since is not None:
+            scope.append(f"created_at >= {args.bind(dialect.instant(query.since))}")
+        if query.until is not None:
+            scope.append(f"created_at < {args.bind(dialect.instant(query.until))}")
         for name, cursor, sign in (("before", before, "<"), ("after", after, ">")):
             if cursor is None:
                 continue
@@ -358,18 +358,18 @@ class Operations:
                 row = yield from place_of(dialect, name, Cursor(cursor.item_id), {})
                 scope.append(f"{dialect.place} {sign} {args.bind(row.number)}")  # type: ignore[union-attr]  # an id alone is there
                 continue
-            there = yield from place_of(dialect, name, cursor, asked.wanted)
+            there = yield from place_of(dialect, name, cursor, query.wanted)
             scope.append(beyond(dialect, sign, there, args))
         scope.append(dialect.none_expired())
         rest, scope_args = [], tuple(args)
-        if asked.memory_type in INDEXED:
-            rest.append(f"memory_type = '{asked.memory_type}'")
-        elif asked.memory_type is not None:
-            rest.append(f"memory_type = {args.bind(asked.memory_type)}")
-        if asked.status is not None:
-            rest.append(f"status = {args.bind(asked.status.value)}")
-        if asked.condition is not None:
-            rest.append(dialect.fits(asked.condition, args))
+        if query.memory_type in INDEXED:
+            rest.append(f"memory_type = '{query.memory_type}'")
+        elif query.memory_type is not None:
+            rest.append(f"memory_type = {args.bind(query.memory_type)}")
+        if query.status is not None:
+            rest.append(f"status = {args.bind(query.status.value)}")
+        if query.condition is not None:
+            rest.append(dialect.fits(query.condition, args))
         return Filter(scope, rest, args, scope_args)
 
     def _select(self, where: str, args: Args, tail: str = "") -> Statement:
@@ -425,9 +425,9 @@ def beyond(dialect: Dialect, sign: str, there: Place | Cursor, args: Args) -> st
     return f"(created_at, id) {sign} ({moment}, {args.bind(there.item_id)})"
 
 
-def fields_without_value(asked: Query) -> list[ScopeField]:
+def fields_without_value(query: Query) -> list[ScopeField]:
     """Return the scope fields of which `where` says by itself that they have no value."""
-    where = asked.where or {}
+    where = query.where or {}
     return [name for name in SCOPE_FIELDS if name in where and where[name] is None]
 
 

@@ -65,7 +65,7 @@ class SQLRecall(SQLDatabase):
 
     @abstractmethod
     async def _match_words(
-        self, terms: Sequence[str], asked: Query
+        self, terms: Sequence[str], query: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
         """Return items, best first, the frequency of each of the distinct *terms*, and `passages`.
 
@@ -116,7 +116,7 @@ class SQLRecall(SQLDatabase):
 
     @abstractmethod
     async def _nearest(
-        self, model: Model, vector: Sequence[float], asked: Query
+        self, model: Model, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]] | None:
         """Return items and cosines, nearest first; `None` if the model is no longer there."""
 
@@ -228,8 +228,8 @@ class SQLRecall(SQLDatabase):
 
     # Finding
 
-    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
-        """Return the items that hold any of *terms* and match *asked*, its text aside.
+    async def match_words(self, terms: Sequence[str], query: Query) -> WordMatches:
+        """Return the items that hold any of *terms* and match *query*, its text aside.
 
         Best first, of equals the newest. What this process has written is found. A term that
         stands in more than some thousands of passages counts for the newest of them only, and
@@ -237,19 +237,19 @@ class SQLRecall(SQLDatabase):
         """
         if isinstance(terms, str) or not all(isinstance(term, str) for term in terms):
             raise QueryError(f"`terms` must be a list of terms, not {terms!r}")
-        return WordMatches(*await self._match_words(list(dict.fromkeys(terms)), asked))
+        return WordMatches(*await self._match_words(list(dict.fromkeys(terms)), query))
 
     async def nearest(
-        self, vector: Sequence[float], asked: Query
+        self, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]]:
-        """Return items that match *asked*, its text aside, with their cosines, nearest first.
+        """Return items that match *query*, its text aside, with their cosines, nearest first.
 
         What is not embedded yet is not found: see `catch_up`. Without `embeddings` nothing is.
         """
 
         def ask(model: Model) -> Awaitable[Any]:
             check_vector(vector, model.dimension)
-            return self._nearest(model, vector, asked)
+            return self._nearest(model, vector, query)
 
         return await self._with_model(ask) or []
 

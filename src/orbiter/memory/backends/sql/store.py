@@ -319,18 +319,18 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         await self._log_items("history", [each.item for each in found[-1:]])
         return found
 
-    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
+    async def match_words(self, terms: Sequence[str], query: Query) -> WordMatches:
         """Return the items that hold any of *terms*: see `SQLRecall`."""
-        found = await super().match_words(terms, asked)
-        await self._log_items("match_words", found.items, asked.metadata)
+        found = await super().match_words(terms, query)
+        await self._log_items("match_words", found.items, query.metadata)
         return found
 
     async def nearest(
-        self, vector: Sequence[float], asked: Query
+        self, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]]:
         """Return items with their cosines, nearest first: see `SQLRecall`."""
-        found = await super().nearest(vector, asked)
-        await self._log_items("nearest", [item for item, _ in found], asked.metadata)
+        found = await super().nearest(vector, query)
+        await self._log_items("nearest", [item for item, _ in found], query.metadata)
         return found
 
     async def _neighbours(self, *args: Any) -> tuple[list[list[MemoryItem]], dict[str, float]]:

@@ -380,14 +380,14 @@ class SQLiteMemoryStore(SQLMemoryStore):
         return await super()._items_of(rows)
 
     async def _match_words(
-        self, terms: Sequence[str], asked: Query
+        self, terms: Sequence[str], query: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
         make, model, writes = self._decode, self._model, self._writes
 
         def ask(
             connection: sqlite3.Connection, *, is_hurried: bool
         ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
-            matches = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
+            matches = match(connection, self._operations, terms, query, is_hurried=is_hurried)
             if matches and model and not is_hurried:
                 self._saw_waiting(vectors.count(connection, model), writes=writes)
             return matches and (list(map(make, matches[0])), *matches[1:])
@@ -425,12 +425,12 @@ class SQLiteMemoryStore(SQLMemoryStore):
         return await self._file.read(partial(vectors.count, model=model))
 
     async def _nearest(
-        self, model: Model, vector: Sequence[float], asked: Query
+        self, model: Model, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]] | None:
         make = self._decode
 
         def ask(connection: sqlite3.Connection) -> list[tuple[MemoryItem, float]] | None:
-            near = self._vector_cache.nearest(connection, model, vector, asked)
+            near = self._vector_cache.nearest(connection, model, vector, query)
             return None if near is None else [(make(row), cosine) for row, cosine in near]
 
         return await self._file.read(ask)

@@ -75,7 +75,7 @@ def match(
     connection: sqlite3.Connection,
     operations: Operations,
     terms: Sequence[str],
-    asked: Query,
+    query: Query,
     *,
     is_hurried: bool = False,
 ) -> Matches | None:
@@ -85,16 +85,16 @@ def match(
     """
     connection.execute("BEGIN")
     try:
-        compiled = run(connection, operations.compile(asked))
+        compiled = run(connection, operations.compile(query))
         waiting = 0 if is_hurried else waits(connection)
         if not schema.has_terms(connection) or (
-            waiting >= REBUILD and _has_few(connection, asked.wanted.get("user_id"), waiting // 16)
+            waiting >= REBUILD and _has_few(connection, query.wanted.get("user_id"), waiting // 16)
         ):
-            return _scan(connection, terms, asked, compiled)
+            return _scan(connection, terms, query, compiled)
         # What is over must go first, too: terms are counted by what is listed.
         if waiting or (not is_hurried and is_due(connection)):
             return None
-        return _ask(connection, terms, asked, compiled, is_listed=not is_hurried)
+        return _ask(connection, terms, query, compiled, is_listed=not is_hurried)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
@@ -118,8 +118,8 @@ def rarity(frequency: int, passages: int) -> float:
 class _Lists:
     """The passages in which terms stand, of one owner or of everyone, the newest first."""
 
-    def __init__(self, connection: sqlite3.Connection, asked: Query, compiled: Filter) -> None:
-        user_id = asked.wanted.get("user_id")
+    def __init__(self, connection: sqlite3.Connection, query: Query, compiled: Filter) -> None:
+        user_id = query.wanted.get("user_id")
         self._connection = connection
         self._compiled = compiled
         self._prefix = "" if user_id is None else owner(user_id)
@@ -231,22 +231,22 @@ class _Lists:
 def _ask(
     connection: sqlite3.Connection,
     terms: Sequence[str],
-    asked: Query,
+    query: Query,
     compiled: Filter,
     *,
     is_listed: bool,
 ) -> Matches:
     """Answer from the index; if all that is there *is_listed*, and nothing else, more is known."""
-    lists = _Lists(connection, asked, compiled)
+    lists = _Lists(connection, query, compiled)
     postings = {term: lists.newest(term, PROBED + 1) for term in terms}
     frequency = {
         term: len(each) if len(each) <= PROBED else lists.estimate(each)
         for term, each in postings.items()
     }
-    if not asked.limit:
+    if not query.limit:
         return [], frequency, lists.passages
-    is_filtered = _is_filtered(asked, compiled)
-    others = _others(connection, asked, is_filtered=is_filtered) if is_listed else None
+    is_filtered = _is_filtered(query, compiled)
+    others = _others(connection, query, is_filtered=is_filtered) if is_listed else None
     is_cut = any(len(each) > PROBED for each in postings.values())
     if is_cut and not is_filtered:
         _widen(lists, postings, frequency)
@@ -261,9 +261,9 @@ def _ask(
             scores[passage] += tells
     rows = None
     if others is not None:
-        rows = _known_rows(connection, scores, compiled, asked.limit, others)
+        rows = _known_rows(connection, scores, compiled, query.limit, others)
     if rows is None:
-        rows = _best_rows(connection, scores, compiled, asked.limit)
+        rows = _best_rows(connection, scores, compiled, query.limit)
     return rows, frequency, lists.passages
 
 
@@ -286,7 +286,7 @@ def _common(postings: Mapping[str, list[int]], frequency: Mapping[str, int]) -> 
 
 
 def _others(
-    connection: sqlite3.Connection, asked: Query, *, is_filtered: bool
+    connection: sqlite3.Connection, query: Query, *, is_filtered: bool
 ) -> frozenset[int] | None:
     """Return the places of what is listed and not asked for; `None` if only its rows tell.
 
@@ -295,13 +295,13 @@ def _others(
     """
     if not is_filtered:
         return frozenset()
-    if not asked.wanted.keys() <= {"user_id"} or asked.status is not MemoryStatus.ACCEPTED:
+    if not query.wanted.keys() <= {"user_id"} or query.status is not MemoryStatus.ACCEPTED:
         return None
-    if any(each is not None for each in (asked.since, asked.until, asked.memory_type)):
+    if any(each is not None for each in (query.since, query.until, query.memory_type)):
         return None
-    if asked.condition is not None:
+    if query.condition is not None:
         return None
-    user_id = asked.wanted.get("user_id")
+    user_id = query.wanted.get("user_id")
     mine = "" if user_id is None else f" AND {_USER} = ?1"
     rows = connection.execute(
         "SELECT rowid FROM memory_items WHERE deleted = 0 AND status <> 'accepted'"
@@ -330,10 +330,10 @@ def _narrow(
         left -= len(postings[term])
 
 
-def _is_filtered(asked: Query, compiled: Filter) -> bool:
+def _is_filtered(query: Query, compiled: Filter) -> bool:
     """Tell whether anything but the user narrows down what is asked for."""
-    is_scoped = not asked.wanted.keys() <= {"user_id"}
-    return bool(is_scoped or asked.since or asked.until or compiled.rest)
+    is_scoped = not query.wanted.keys() <= {"user_id"}
+    return bool(is_scoped or query.since or query.until or compiled.rest)
 
 
 def _few_places(connection: sqlite3.Connection, compiled: Filter) -> list[int] | None:
@@ -437,11 +437,11 @@ def _known_rows(
 
 
 def _scan(
-    connection: sqlite3.Connection, terms: Sequence[str], asked: Query, compiled: Filter
+    connection: sqlite3.Connection, terms: Sequence[str], query: Query, compiled: Filter
 ) -> Matches:
     """Do without an index, by reading the newest rows of the user's."""
     wanted = {term: listed for term in terms if (listed := token(term))}
-    user_id = asked.wanted.get("user_id")
+    user_id = query.wanted.get("user_id")
     mine = f"deleted = 0 AND {not_expired()}"
     if user_id is not None:
         mine += f" AND {_USER} = ?1"
@@ -449,7 +449,7 @@ def _scan(
     passages = len(held)
     counts = Counter(term for found in held.values() for term in found)
     frequency = {term: counts[term] for term in terms}
-    if _is_filtered(asked, compiled):
+    if _is_filtered(query, compiled):
         where = " AND ".join([*compiled.scope, *compiled.rest])
         held = _held(connection, wanted, where, compiled.args)
     scores = {
@@ -457,7 +457,7 @@ def _scan(
         for passage, found in held.items()
         if found
     }
-    return _best_rows(connection, scores, compiled, asked.limit), frequency, passages
+    return _best_rows(connection, scores, compiled, query.limit), frequency, passages
 
 
 def _held(

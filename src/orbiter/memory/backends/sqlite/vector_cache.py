@@ -79,14 +79,14 @@ class VectorCache:
             self._total = 0
 
     def nearest(
-        self, connection: sqlite3.Connection, model: Model, vector: Sequence[float], asked: Query
+        self, connection: sqlite3.Connection, model: Model, vector: Sequence[float], query: Query
     ) -> Found | None:
         """Return rows and cosines, nearest first; `None` if the model is no longer there."""
-        user_id = asked.wanted.get("user_id")
+        user_id = query.wanted.get("user_id")
         kept = self._get(model, user_id)
         try:
             with kept.lock:
-                return self._ask(connection, model, vector, asked, kept)
+                return self._ask(connection, model, vector, query, kept)
         finally:
             self._count((model.key, user_id), kept)
 
@@ -95,7 +95,7 @@ class VectorCache:
         connection: sqlite3.Connection,
         model: Model,
         vector: Sequence[float],
-        asked: Query,
+        query: Query,
         kept: _Kept,
     ) -> Found | None:
         # Begun under the matrix's lock: it is never ahead of what this transaction sees.
@@ -103,10 +103,10 @@ class VectorCache:
         try:
             if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
                 return None
-            user_id = asked.wanted.get("user_id")
+            user_id = query.wanted.get("user_id")
             matrix = _catch_up(connection, model, user_id, kept, self._approximate_from)
-            compiled = run(connection, self._operations.compile(asked))
-            return _search(connection, matrix, vector, compiled, asked.limit)
+            compiled = run(connection, self._operations.compile(query))
+            return _search(connection, matrix, vector, compiled, query.limit)
         finally:
             if connection.in_transaction:
                 connection.execute("COMMIT")

@@ -115,25 +115,25 @@ class UserIndex:
         """Return when the item was made, in microseconds."""
         return int(self._created[slot])
 
-    def slots(self, asked: Query) -> _Integers:
-        """Return the slots of the items that match *asked*, its text and user aside, ascending."""
+    def slots(self, query: Query) -> _Integers:
+        """Return the slots of the items that match *query*, its text and user aside, ascending."""
         used = len(self.items)
         mask = self._is_held[:used]
-        wanted = [*asked.wanted.items(), ("memory_type", asked.memory_type)]
-        for name, value in [*wanted, ("status", asked.status)]:
+        wanted = [*query.wanted.items(), ("memory_type", query.memory_type)]
+        for name, value in [*wanted, ("status", query.status)]:
             if name in _NAMES and value is not None:
                 code = self._codes.get((name, value), -1)
                 mask = mask & (self._values[name][:used] == code)
         created = self._created[:used]
-        if asked.since is not None:
-            mask = mask & (created >= _microseconds(asked.since))
-        if asked.until is not None:
-            mask = mask & (created < _microseconds(asked.until))
-        found = np.flatnonzero(mask)
-        if asked.condition is not None:
-            fit = [s for s in found.tolist() if asked.fits(self.items[s])]  # type: ignore[arg-type]  # a held slot has an item
-            found = np.array(fit, np.int64)
-        return found
+        if query.since is not None:
+            mask = mask & (created >= _microseconds(query.since))
+        if query.until is not None:
+            mask = mask & (created < _microseconds(query.until))
+        matches = np.flatnonzero(mask)
+        if query.condition is not None:
+            fit = [s for s in matches.tolist() if query.fits(self.items[s])]  # type: ignore[arg-type]  # a held slot has an item
+            matches = np.array(fit, np.int64)
+        return matches
 
     def newest(self, slots: _Integers, count: int) -> list[int]:
         """Return the *count* newest of *slots*, newest first, then by arrival."""
@@ -142,8 +142,8 @@ class UserIndex:
             slots = slots[created >= np.partition(created, -count)[-count]]
             created = self._created[slots]
         order = np.lexsort((self._arrival[slots], created))[::-1]
-        found: list[int] = slots[order[:count]].tolist()
-        return found
+        newest: list[int] = slots[order[:count]].tolist()
+        return newest
 
 
 def _described(item: MemoryItem) -> Iterator[tuple[str, str | None]]:
@@ -177,21 +177,21 @@ class Snapshots:
 
     def nearest(self, vector: _Vector, count: int) -> Found:
         """Return the nearest items and their cosines, best first, then by arrival."""
-        found: list[tuple[float, int, MemoryItem]] = []
+        ranked: list[tuple[float, int, MemoryItem]] = []
         for index, items, snapshot in self.indexes:
             for slot, cosine in snapshot.nearest(vector, count):
                 item = items[slot] if slot < len(items) else None
                 if item is not None:
-                    found.append((-cosine, index.arrival(slot), item))
+                    ranked.append((-cosine, index.arrival(slot), item))
         if len(self.indexes) > 1:
-            found.sort(key=lambda each: each[:2])
-        return [(item, -negative) for negative, _, item in found[:count]]
+            ranked.sort(key=lambda each: each[:2])
+        return [(item, -negative) for negative, _, item in ranked[:count]]
 
 
-def _narrows(asked: Query) -> bool:
+def _narrows(query: Query) -> bool:
     """Tell whether something else than a user is asked for."""
-    others = (asked.memory_type, asked.status, asked.since, asked.until)
-    return bool(asked.where or asked.wanted.keys() - {"user_id"}) or any(
+    others = (query.memory_type, query.status, query.since, query.until)
+    return bool(query.where or query.wanted.keys() - {"user_id"}) or any(
         other is not None for other in others
     )
 
@@ -288,16 +288,16 @@ class VectorIndex:
                 if item is not None:
                     self._places[item.id] = packed, slot
 
-    def clear(self, asked: Query) -> list[str]:
-        """Remove what matches *asked*, its text aside; return the ids."""
-        if not asked.wanted:
+    def clear(self, query: Query) -> list[str]:
+        """Remove what matches *query*, its text aside; return the ids."""
+        if not query.wanted:
             gone = list(self._places)
             self._indexes, self._places, self._users = {}, {}, {}
             return gone
         gone = [
             item.id
-            for index in self._indexes_for(asked)
-            for slot in index.slots(asked).tolist()
+            for index in self._indexes_for(query)
+            for slot in index.slots(query).tolist()
             if (item := index.items[slot]) is not None
         ]
         for item_id in gone:
@@ -318,9 +318,9 @@ class VectorIndex:
 
     # Reading
 
-    def _indexes_for(self, asked: Query) -> Iterator[UserIndex]:
+    def _indexes_for(self, query: Query) -> Iterator[UserIndex]:
         """Yield the indexes that may hold what is asked for."""
-        wanted = asked.wanted
+        wanted = query.wanted
         users: Iterable[str | None] = self._indexes
         if "user_id" in wanted:
             users = [wanted["user_id"]]
@@ -332,22 +332,22 @@ class VectorIndex:
             users = fewest
         yield from [self._indexes[user] for user in users if user in self._indexes]
 
-    def newest(self, asked: Query) -> list[MemoryItem]:
-        """Return the newest items that match *asked*, its text aside."""
-        found = [
+    def newest(self, query: Query) -> list[MemoryItem]:
+        """Return the newest items that match *query*, its text aside."""
+        newest = [
             (index.created(slot), index.arrival(slot), item)
-            for index in self._indexes_for(asked)
-            for slot in index.newest(index.slots(asked), asked.limit)
+            for index in self._indexes_for(query)
+            for slot in index.newest(index.slots(query), query.limit)
             if (item := index.items[slot]) is not None
         ]
-        found.sort(key=lambda each: each[:2], reverse=True)
-        return [item for _, _, item in found[: asked.limit]]
+        newest.sort(key=lambda each: each[:2], reverse=True)
+        return [item for _, _, item in newest[: query.limit]]
 
-    def snapshot(self, asked: Query) -> Snapshots:
+    def snapshot(self, query: Query) -> Snapshots:
         """Return what a search by meaning may find."""
         snapshots = []
-        for index in self._indexes_for(asked):
-            slots = index.slots(asked) if _narrows(asked) else None
+        for index in self._indexes_for(query):
+            slots = index.slots(query) if _narrows(query) else None
             snapshots.append((index, index.items, index.matrix.snapshot(slots)))
         return Snapshots(snapshots)
 

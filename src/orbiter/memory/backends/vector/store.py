@@ -151,11 +151,11 @@ class VectorMemoryStore:
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything without a filter; return how many."""
-        asked = Query(metadata=metadata)
-        if metadata is not None and not asked.wanted:
+        query = Query(metadata=metadata)
+        if metadata is not None and not query.wanted:
             raise EmptyFilterError()
         self._sweep()
-        removed = self._index.clear(asked)
+        removed = self._index.clear(query)
         for item_id in removed:
             self._latest.pop(item_id, None)
             self._expiry.note(item_id, None)
@@ -210,11 +210,11 @@ class VectorMemoryStore:
         return [copy_item(item) for item, _ in await self._nearest(vector, asked)]
 
     async def nearest(
-        self, vector: Sequence[float], asked: Query
+        self, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]]:
-        """Return items that match *asked*, its text aside, with their cosines, nearest first."""
+        """Return items that match *query*, its text aside, with their cosines, nearest first."""
         (towards,) = self._checked([vector], QueryError, "`vector`")
-        return [(copy_item(item), cosine) for item, cosine in await self._nearest(towards, asked)]
+        return [(copy_item(item), cosine) for item, cosine in await self._nearest(towards, query)]
 
     async def similarities(
         self, vector: Sequence[float], item_ids: Sequence[str]
@@ -228,12 +228,12 @@ class VectorMemoryStore:
         """Return 0: what `add` has kept is embedded."""
         return 0
 
-    async def _nearest(self, vector: Any, asked: Query) -> "Found":
+    async def _nearest(self, vector: Any, query: Query) -> "Found":
         self._sweep()
-        snapshots = self._index.snapshot(asked)
+        snapshots = self._index.snapshot(query)
         if snapshots.numbers < _OFF_LOOP:
-            return snapshots.nearest(vector, asked.limit)
-        return await asyncio.to_thread(snapshots.frozen().nearest, vector, asked.limit)
+            return snapshots.nearest(vector, query.limit)
+        return await asyncio.to_thread(snapshots.frozen().nearest, vector, query.limit)
 
     # Embedding
 

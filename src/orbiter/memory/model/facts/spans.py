@@ -358,11 +358,11 @@ def judged_at(facts: Iterable[FactMemory], now: datetime) -> datetime:
     return max(now, last) if clock - now < _PRESENT else now
 
 
-async def assertions(store: MemoryStore, asked: Query, keys: Sequence[str]) -> list[FactMemory]:
-    """Return the accepted assertions of *keys* that *asked* asks for, all of them."""
+async def assertions(store: MemoryStore, query: Query, keys: Sequence[str]) -> list[FactMemory]:
+    """Return the accepted assertions of *keys* that *query* asks for, all of them."""
     of_keys: Where = {"fact": {"$in": list(keys)}}
-    where: Where = {"$and": [asked.where, of_keys]} if asked.where else of_keys
-    wanted = replace(asked, memory_type="fact", status=MemoryStatus.ACCEPTED, where=where)
+    where: Where = {"$and": [query.where, of_keys]} if query.where else of_keys
+    wanted = replace(query, memory_type="fact", status=MemoryStatus.ACCEPTED, where=where)
     if isinstance(store, LexicalStore):  # whose filters are all there are
         return [item for item in await _paged(store, wanted) if isinstance(item, FactMemory)]
     found = await _at_once(store, wanted)

@@ -28,11 +28,11 @@ class ParsedRequest:
     """What a request asks: whose memories, of which object, with which arguments."""
 
     def __init__(
-        self, scope: dict[str, str], target: dict[str, Any], given: dict[str, Any]
+        self, scope: dict[str, str], target: dict[str, Any], arguments: dict[str, Any]
     ) -> None:
         self.scope = scope
         self.target = target
-        self.given = given
+        self.arguments = arguments
 
 
 def check_query(request: Request, *known: str) -> None:
@@ -60,8 +60,8 @@ async def parse_request(
         _refuse_unknown(sides, query, body, is_scoped=is_scoped)
         # A name that the key puts in place of what is asked is still a mistake if it is empty.
         check_names((name, value) for name, value in body.items() if value == "")
-        target, given = (_read(params, named, query, body) for params in sides)
-        return ParsedRequest(scope, target, given)
+        target, arguments = (_read(params, named, query, body) for params in sides)
+        return ParsedRequest(scope, target, arguments)
 
     if not is_long:
         return read()

@@ -101,23 +101,23 @@ async def answer(request: Request) -> Response:
     server, principal = state_of(request), principal_of(request)
     operation = matched.operation
     _check_role(operation, principal, server.settings)
-    asked = await parse_request(request, operation, matched.named)
-    _check_sizes(operation, asked, server.settings)
-    target = _target(operation, server.memory, principal, asked)
-    key = _read_key(request, operation, asked)
-    await _read_if_match(request, operation, asked, target)
-    arguments = asked.given
+    parsed = await parse_request(request, operation, matched.named)
+    _check_sizes(operation, parsed, server.settings)
+    target = _target(operation, server.memory, principal, parsed)
+    key = _read_key(request, operation, parsed)
+    await _read_if_match(request, operation, parsed, target)
+    arguments = parsed.arguments
     if operation.erases(arguments):
         _check_role(replace(operation, role="admin"), principal, server.settings)
     if operation.is_job(arguments):
         return await answer_job(request, operation, target, arguments)
-    result = await _call(request, operation, target, asked)
+    result = await _call(request, operation, target, parsed)
     if operation.name == "erase":  # a dry run
         result = await complete_report(principal, result, server.keys, server.memory.url)
     if key is not None:
         stored = [result] if isinstance(result, MemoryItem) else result
-        await check_same(key, operation.name, asked.given, stored, target)
-    return await _response(request, operation, asked, result)
+        await check_same(key, operation.name, parsed.arguments, stored, target)
+    return await _response(request, operation, parsed, result)
 
 
 # Whether it may be asked
@@ -132,51 +132,51 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
         raise AccessError("this server is read-only; it was started with `--read-only`")
 
 
-def _check_sizes(operation: Operation, asked: ParsedRequest, settings: Settings) -> None:
+def _check_sizes(operation: Operation, parsed: ParsedRequest, settings: Settings) -> None:
     largest = dict.fromkeys(_PAGE_SIZES, settings.max_page)
     if operation.name == "context":
         largest["budget"] = settings.max_context
-        if asked.given.get("budget") is None:
-            asked.given["budget"] = settings.max_context
+        if parsed.arguments.get("budget") is None:
+            parsed.arguments["budget"] = settings.max_context
     for name, limit in largest.items():
-        size = asked.given.get(name)
+        size = parsed.arguments.get(name)
         if isinstance(size, int) and size > limit:
             raise QueryError(f"`{name}` must be at most {limit:,} here, not {size:,}")
 
 
 def _target(
-    operation: Operation, memory: AgentMemory, principal: Principal, asked: ParsedRequest
+    operation: Operation, memory: AgentMemory, principal: Principal, parsed: ParsedRequest
 ) -> Any:
     """Return the object of the call, held to what the principal may touch."""
     if operation.target in ("memory", "audit"):
-        _hold_to_scope(operation, principal, asked)
+        _hold_to_scope(operation, principal, parsed)
         return memory.audit if operation.target == "audit" else memory
-    handle = handle_of(memory, principal, asked.scope)
+    handle = handle_of(memory, principal, parsed.scope)
     if operation.target == "chat":
-        return handle.chat(asked.target["chat_id"])
+        return handle.chat(parsed.target["chat_id"])
     if operation.target == "facts":
         return handle.facts
     if operation.target == "kv":
         return handle.kv
     if operation.target in ("past", "past_facts"):
-        past = handle.as_of(asked.target["moment"])
+        past = handle.as_of(parsed.target["moment"])
         return past.facts if operation.target == "past_facts" else past
     return handle
 
 
-def _hold_to_scope(operation: Operation, principal: Principal, asked: ParsedRequest) -> None:
+def _hold_to_scope(operation: Operation, principal: Principal, parsed: ParsedRequest) -> None:
     """Let a key of somebody's erase what is theirs, and nobody else's; the rest is everyone's."""
     held = {str(name): getattr(principal.scope, name) for name in SCOPE_FIELDS}
     named = {name: value for name, value in held.items() if value is not None}
     if operation.name == "erase":
         for name, value in named.items():
-            if asked.given.get(name) not in (None, value):
+            if parsed.arguments.get(name) not in (None, value):
                 option = name.removesuffix("_id")
                 raise AccessError(
                     f"your key is for {option} `{value}`, and cannot erase what is of another"
                 )
-        asked.given.update(named)
-        asked.given["by"] = asked.given.get("by") or principal.name or None
+        parsed.arguments.update(named)
+        parsed.arguments["by"] = parsed.arguments.get("by") or principal.name or None
     elif named:
         raise AccessError("this needs a key for everyone's memories; yours is bound to a scope")
 
@@ -184,95 +184,95 @@ def _hold_to_scope(operation: Operation, principal: Principal, asked: ParsedRequ
 # What headers say
 
 
-def _read_key(request: Request, operation: Operation, asked: ParsedRequest) -> str | None:
+def _read_key(request: Request, operation: Operation, parsed: ParsedRequest) -> str | None:
     """Take the key of a request that is to be done once, and return it if a header has it."""
     key = request.headers.get(_ONCE)
     if key is None or all(param.name != "idempotency_key" for param in operation.params):
         return None
     if not key.strip():
         raise QueryError(f"`{_ONCE}` is empty; use a unique string for each request")
-    if asked.given.get("idempotency_key", key) != key:
+    if parsed.arguments.get("idempotency_key", key) != key:
         raise QueryError(f"`{_ONCE}` and `idempotency_key` differ; send one of them")
-    asked.given["idempotency_key"] = key
+    parsed.arguments["idempotency_key"] = key
     return key
 
 
 async def _read_if_match(
-    request: Request, operation: Operation, asked: ParsedRequest, target: Any
+    request: Request, operation: Operation, parsed: ParsedRequest, target: Any
 ) -> None:
     """Take the version that a change expects."""
     if request.method in ("GET", "HEAD"):
         return
-    given = request.headers.getlist("if-match")
+    header = request.headers.getlist("if-match")
     if "if-none-match" in request.headers:
         raise HTTPProblem(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
-    if not given:
+    if not header:
         return
     if all(param.name != "expected_version" for param in operation.params):
         raise HTTPProblem(400, "`If-Match` is for a `PATCH` of a memory; send this without it")
     try:
-        tags = read_tags(",".join(given))
+        tags = read_tags(",".join(header))
     except ValueError as exc:
         raise HTTPProblem(400, f"`If-Match` {exc}") from None
     if tags is None:  # `*`: any version will do
         return
-    item_id = asked.given["item_id"]
+    item_id = parsed.arguments["item_id"]
     expected = tags[0] if len(tags) == 1 else None
     if expected is None:
-        found = await target.get(item_id)
-        if found is None:
+        current = await target.get(item_id)
+        if current is None:
             raise ItemNotFoundError(item_id)
-        if found.version not in tags:
-            raise VersionConflict(item_id, expected=max(tags, default=0), found=found.version)
-        expected = found.version
-    asked.given["expected_version"] = expected
+        if current.version not in tags:
+            raise VersionConflict(item_id, expected=max(tags, default=0), found=current.version)
+        expected = current.version
+    parsed.arguments["expected_version"] = expected
 
 
 # The call, and its answer
 
 
-async def _call(request: Request, operation: Operation, target: Any, asked: ParsedRequest) -> Any:
+async def _call(request: Request, operation: Operation, target: Any, parsed: ParsedRequest) -> Any:
     if operation.returns is PAGE:
-        return await bounded_page(request, target.list, asked.given)
+        return await bounded_page(request, target.list, parsed.arguments)
     if (operation.target, operation.name) == ("scope", "context"):
-        return await _context(target, asked)
-    found = await getattr(target, operation.name)(**asked.given)
-    if operation.is_absent_404 and found in (None, []):
-        way = "`fact-keys` lists the keys" if "key" in asked.given else "`memories` lists them"
-        raise ItemNotFoundError(next(iter(asked.given.values())), way=way)
-    if operation.verb == "DELETE" and not found:
-        raise ItemNotFoundError(asked.given["item"])
-    return found
+        return await _context(target, parsed)
+    result = await getattr(target, operation.name)(**parsed.arguments)
+    if operation.is_absent_404 and result in (None, []):
+        way = "`fact-keys` lists the keys" if "key" in parsed.arguments else "`memories` lists them"
+        raise ItemNotFoundError(next(iter(parsed.arguments.values())), way=way)
+    if operation.verb == "DELETE" and not result:
+        raise ItemNotFoundError(parsed.arguments["item"])
+    return result
 
 
-async def _context(handle: ScopedMemory, asked: ParsedRequest) -> Any:
+async def _context(handle: ScopedMemory, parsed: ParsedRequest) -> Any:
     """Return a context of a chat, or of memories alone: then of a chat that is nowhere."""
-    given = dict(asked.given)
-    chat_id = given.pop("chat_id", None)
-    return await handle.chat(new_id() if chat_id is None else chat_id).context(**given)
+    arguments = dict(parsed.arguments)
+    chat_id = arguments.pop("chat_id", None)
+    return await handle.chat(new_id() if chat_id is None else chat_id).context(**arguments)
 
 
 async def _response(
-    request: Request, operation: Operation, asked: ParsedRequest, found: Any
+    request: Request, operation: Operation, parsed: ParsedRequest, result: Any
 ) -> Response:
     headers: dict[str, str] = {}
-    is_one = operation.target == "scope" and isinstance(found, MemoryItem)
+    is_one = operation.target == "scope" and isinstance(result, MemoryItem)
     if is_one and operation.name in _TAGGED:
-        headers["ETag"] = f'"{found.version}"'
+        headers["ETag"] = f'"{result.version}"'
         if operation.verb == "GET" and _is_known(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
     if operation.status == 201:
-        where = _place(operation, found)
-        named = {name: value for name, value in asked.scope.items() if name not in _NOT_NAMES}
+        where = _place(operation, result)
+        named = {name: value for name, value in parsed.scope.items() if name not in _NOT_NAMES}
         if where is not None:
             headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
     server, key_id = state_of(request), principal_of(request).key_id
     most = None if operation.is_change or operation.returns is PAGE else server.settings.max_answer
 
-    is_quick = is_small(found)
+    is_quick = is_small(result)
 
     def write() -> list[bytes]:
-        dumped = operation.returns.dump(found)
+        dumped = operation.returns.dump(result)
         if is_quick:
             return [compact_json(dumped).encode()]
         return write_json(dumped, most=most, way=_way(operation))
@@ -287,15 +287,15 @@ def _way(operation: Operation) -> str:
     return f"ask for less with `{'` or `'.join(sizes)}`" if sizes else "`export` streams everything"
 
 
-def _place(operation: Operation, found: Any) -> str | None:
+def _place(operation: Operation, result: Any) -> str | None:
     if operation.id == "scope.remember":
-        return f"memories/{quote(found.id, safe='')}"
-    return f"chats/{quote(found.id, safe='')}/messages" if operation.id == "chat.fork" else None
+        return f"memories/{quote(result.id, safe='')}"
+    return f"chats/{quote(result.id, safe='')}/messages" if operation.id == "chat.fork" else None
 
 
 def _is_known(request: Request, tag: str) -> bool:
-    given = request.headers.get("if-none-match", "")
-    tags = [each.strip().removeprefix("W/") for each in given.split(",")]
+    header = request.headers.get("if-none-match", "")
+    tags = [each.strip().removeprefix("W/") for each in header.split(",")]
     return tag in tags or tags == ["*"]
 
 
@@ -318,39 +318,39 @@ class _Pieces(Response):
 
 
 async def bounded_page(
-    request: Request, read: Callable[..., Awaitable[Page]], given: Mapping[str, Any]
+    request: Request, read: Callable[..., Awaitable[Page]], arguments: Mapping[str, Any]
 ) -> Page:
-    """Return the page that *read* returns for *given*, or the part of it that is not too long.
+    """Return the page that *read* returns for *arguments*, or the part of it that is not too long.
 
     It is read in parts, so that no more than one part too many is ever in memory.
     """
     server, key_id = state_of(request), principal_of(request).key_id
-    limit: int = given.get("limit", _DEFAULT)
-    most = server.settings.max_page_bytes
-    cursor: str | None = given.get("cursor")
-    found: list[MemoryItem] = []
+    limit: int = arguments.get("limit", _DEFAULT)
+    max_bytes = server.settings.max_page_bytes
+    cursor: str | None = arguments.get("cursor")
+    items: list[MemoryItem] = []
     ended: dict[str, str] = {}
     size, step = 0, _FIRST
     while True:
-        asked = min(step, limit - len(found)) if limit > 0 else limit
-        page = await read(**{**given, "limit": asked, "cursor": cursor})
+        part_limit = min(step, limit - len(items)) if limit > 0 else limit
+        page = await read(**{**arguments, "limit": part_limit, "cursor": cursor})
         if is_small(page):
             sizes = _sizes(page)
         else:
             sizes = await server.worker.run(key_id, partial(_sizes, page))
-        fits = _fitting(sizes, most - size, is_first=not found)
+        fits = _fitting(sizes, max_bytes - size, is_first=not items)
         if fits < len(page):
             if fits:
-                page = await read(**{**given, "limit": fits, "cursor": cursor})
+                page = await read(**{**arguments, "limit": fits, "cursor": cursor})
             else:
                 page = Page([], next=cursor)
-            return Page([*found, *page], next=page.next, ended={**ended, **page.ended})
-        found += page
+            return Page([*items, *page], next=page.next, ended={**ended, **page.ended})
+        items += page
         ended |= page.ended
         size, cursor = size + sum(sizes), page.next
-        if cursor is None or len(found) >= limit or size >= most:
-            return Page(found, next=cursor, ended=ended)
-        step = max(1, min(limit, int((most - size) * len(found) / max(size, 1))))
+        if cursor is None or len(items) >= limit or size >= max_bytes:
+            return Page(items, next=cursor, ended=ended)
+        step = max(1, min(limit, int((max_bytes - size) * len(items) / max(size, 1))))
 
 
 def _sizes(items: Sequence[MemoryItem]) -> list[int]:

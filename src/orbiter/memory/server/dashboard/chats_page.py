@@ -45,9 +45,9 @@ _SIZES = {"tokens": (4_000, 200_000), "rounds": (6, 1_000)}
 async def chats(ask: Ask) -> Data:
     """Show the conversations, most recent first."""
     limit = ask.number("n", _SHOWN, least=1, most=_MAX_CHATS)
-    found = await ask.handle.chats(limit=limit + 1)
-    shown = found[:limit]
-    titles = await asyncio.gather(*(_title(ask, each) for each in shown))
+    chats = await ask.handle.chats(limit=limit + 1)
+    rows = chats[:limit]
+    titles = await asyncio.gather(*(_title(ask, each) for each in rows))
     return {
         "chats": [
             {
@@ -56,12 +56,12 @@ async def chats(ask: Ask) -> Data:
                 "address": address_of(each.metadata, ask.principal.scope),
                 **_scope_of(each),
             }
-            for each, title in zip(shown, titles, strict=True)
+            for each, title in zip(rows, titles, strict=True)
         ],
-        "people": _counted(shown, "user_id"),
-        "agents": _counted(shown, "agent_id"),
-        "more": min(limit * 2, _MAX_CHATS) if len(found) > limit and limit < _MAX_CHATS else None,
-        "is_all": len(found) <= limit,
+        "people": _counted(rows, "user_id"),
+        "agents": _counted(rows, "agent_id"),
+        "more": min(limit * 2, _MAX_CHATS) if len(chats) > limit and limit < _MAX_CHATS else None,
+        "is_all": len(chats) <= limit,
     }
 
 
@@ -70,10 +70,10 @@ def _scope_of(info: ConversationInfo) -> Data:
     return {**fields, "messages": info.items, "first_at": info.first_at, "last_at": info.last_at}
 
 
-def _counted(found: list[ConversationInfo], name: str) -> dict[str, int]:
+def _counted(chats: list[ConversationInfo], name: str) -> dict[str, int]:
     """Return how many chats each has, who has most first."""
     counts: dict[str, int] = {}
-    for each in found:
+    for each in chats:
         who = getattr(each.metadata, name)
         if who is not None:
             counts[who] = counts.get(who, 0) + 1
@@ -88,12 +88,12 @@ async def _title(ask: Ask, info: ConversationInfo) -> str:
     first: list[MemoryItem] = await talk.handle.list(
         where=talk.where, until=info.first_at + _TICK, limit=20
     )
-    asked = [item for item in first if role_of(item) == "human"]
+    questions = [item for item in first if role_of(item) == "human"]
     humans = {**talk.where, "memory_type": "human"}
     for soon in _SOON:
-        if not asked:
-            asked = await talk.handle.list(where=humans, until=info.first_at + soon, limit=100)
-    texts = [item.content for item in reversed([*first, *asked]) if item.content.strip()]
+        if not questions:
+            questions = await talk.handle.list(where=humans, until=info.first_at + soon, limit=100)
+    texts = [item.content for item in reversed([*first, *questions]) if item.content.strip()]
     return " ".join(texts[0][:_TITLE].split()) if texts else ""
 
 
@@ -113,26 +113,26 @@ async def sum_up(ask: Ask) -> Toast:
     await talk.chat.summarize()
     after = await summary_of(talk)
     is_new = after is not None and (before is None or after.version != before.version)
-    told = (
+    message = (
         f"Summarized {after.covered:,} messages."
         if after is not None and is_new
         else "Nothing to summarize yet: the newest messages stay as they are."
     )
-    return Toast(await _chat_data(ask, talk), told)
+    return Toast(await _chat_data(ask, talk), message)
 
 
 async def _chat_data(ask: Ask, talk: Conversation) -> Data:
     before = ask.text("before") or None
     read = await talk.page(limit=_PAGE + 1, before=before)
-    found, is_all = read[:_PAGE], len(read) <= _PAGE
-    if not found and before is None:
+    page, is_all = read[:_PAGE], len(read) <= _PAGE
+    if not page and before is None:
         raise ItemNotFoundError(name_of(talk.scope), way="the page of chats lists those there are")
-    items = without_halves(found[::-1], is_all=is_all)
+    items = without_halves(page[::-1], is_all=is_all)
     by, size = _window(ask)
     sent = [] if talk.chat is None else await _sent(talk, by, size)
     kept = await summary_of(talk)
     info = await _info(talk)
-    shown = drawn(items, sent=sent, summed_up=await covered_by(talk, items, kept))
+    timeline = drawn(items, sent=sent, summed_up=await covered_by(talk, items, kept))
     return {
         "title": "" if info is None else _heading(await _title(ask, info)),
         "messages": None if info is None else info.items,
@@ -141,9 +141,9 @@ async def _chat_data(ask: Ask, talk: Conversation) -> Data:
         "whose": Query(metadata=talk.scope).wanted,
         "address": address_of(talk.scope, ask.principal.scope),
         "home": _home(talk),
-        "timeline": shown,
+        "timeline": timeline,
         "earlier": items[0].id if items and not is_all else None,
-        "later": await _later(talk, found[0]) if before is not None and found else None,
+        "later": await _later(talk, page[0]) if before is not None and page else None,
         "is_newest": before is None,
         "has_window": talk.chat is not None,
         "window": {
@@ -151,7 +151,7 @@ async def _chat_data(ask: Ask, talk: Conversation) -> Data:
             "size": size,
             "messages": len(sent),
             "tokens": sent_tokens(sent, "openai", counter=talk.counter),
-            "place": _place(shown, sent),
+            "place": _place(timeline, sent),
         },
         "summary": kept,
     }
@@ -181,12 +181,12 @@ async def covered_by(
 
 async def _info(talk: Conversation) -> ConversationInfo | None:
     """Return how long a conversation is; nothing for what is none, or is one of very many."""
-    found = await talk.handle.chats(limit=_SHOWN)
-    return next((each for each in found if each.metadata == talk.scope), None)
+    chats = await talk.handle.chats(limit=_SHOWN)
+    return next((each for each in chats if each.metadata == talk.scope), None)
 
 
-def _heading(told: str) -> str:
-    return told if len(told) <= _HEADING else f"{told[: _HEADING - 1]}…"
+def _heading(title: str) -> str:
+    return title if len(title) <= _HEADING else f"{title[: _HEADING - 1]}…"
 
 
 def _home(talk: Conversation) -> dict[str, str]:
@@ -214,11 +214,11 @@ async def _sent(talk: Conversation, by: str, size: int) -> list[MemoryItem]:
     return await talk.chat.items(budget=size)
 
 
-def _place(shown: Spoken, sent: list[MemoryItem]) -> str:
+def _place(timeline: Spoken, sent: list[MemoryItem]) -> str:
     """Tell where the window begins, as seen from this page."""
-    if shown.window_at is not None:
+    if timeline.window_at is not None:
         return "here"
-    if any(row.is_sent and row.role != "system" for row in shown.rows):
+    if any(row.is_sent and row.role != "system" for row in timeline.rows):
         return "above"
     return "below" if any(role_of(item) != "system" for item in sent) else "nowhere"
 
@@ -227,8 +227,8 @@ async def summary_of(talk: Conversation) -> "SummaryMemory | None":
     """Return the summary of a conversation, if it has one."""
     from orbiter.memory.model.derived import SummaryMemory  # noqa: PLC0415 - as chats do
 
-    found = await talk.handle.get(derived_id(talk.scope, "summary"))
-    is_its_own = isinstance(found, SummaryMemory) and all(
-        getattr(found.metadata, name) == getattr(talk.scope, name) for name in SCOPE_FIELDS
+    summary = await talk.handle.get(derived_id(talk.scope, "summary"))
+    is_its_own = isinstance(summary, SummaryMemory) and all(
+        getattr(summary.metadata, name) == getattr(talk.scope, name) for name in SCOPE_FIELDS
     )
-    return found if is_its_own and isinstance(found, SummaryMemory) else None
+    return summary if is_its_own and isinstance(summary, SummaryMemory) else None

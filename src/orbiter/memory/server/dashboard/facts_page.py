@@ -43,17 +43,17 @@ async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactM
     where: dict[str, object] = {
         name: None for name in SCOPE_FIELDS if getattr(handle.scope, name) is None
     }
-    found: list[FactMemory] = []
+    facts: list[FactMemory] = []
     cursor: str | None = None
-    while len(found) < MOST:
+    while len(facts) < MOST:
         page = await handle.list(
             memory_type="fact", where=where if exactly else None, limit=PAGE, cursor=cursor
         )
-        found += (item for item in page if isinstance(item, FactMemory))
+        facts += (item for item in page if isinstance(item, FactMemory))
         cursor = page.next
         if cursor is None:
-            return found, True
-    return found, False
+            return facts, True
+    return facts, False
 
 
 def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
@@ -90,27 +90,27 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
     as_of = as_moment("as_of", ask.text("as_of"))
     known_at = as_moment("known_at", ask.text("known_at"))
     span, wanted, only = ask.text("span"), ask.text("q").strip(), ask.text("key")
-    found, is_all = await read_facts(handle, exactly=True)
+    facts, is_all = await read_facts(handle, exactly=True)
     known = known_at or datetime.max.replace(tzinfo=UTC)
     # What is recorded has happened, even by a clock that is ahead of this one.
-    last = max((fact.recorded_at for fact in found if fact.is_known(known)), default=now)
+    last = max((fact.recorded_at for fact in facts if fact.is_known(known)), default=now)
     moment = as_of or max(known_at or now, min(last, now + timedelta(days=1)))
     keyed = by_key(
-        fact for fact in found if fact.status == "accepted" and fact.recorded_at <= known
+        fact for fact in facts if fact.status == "accepted" and fact.recorded_at <= known
     )
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
     named.sort(key=_natural)
     skip = min(ask.number("skip", 0, most=MOST), len(named))
-    shown = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
+    page_keys = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
     axis = axis_of(
-        (fact for of_key in shown.values() for fact in of_key),
+        (fact for of_key in page_keys.values() for fact in of_key),
         now=now,
         as_of=as_of,
         days=_SPANS.get(span),
     )
     rows = [
         row_of(key, of_key, axis=axis, as_of=moment, known_at=known)
-        for key, of_key in shown.items()
+        for key, of_key in page_keys.items()
     ]
     view = {"as_of": as_field(as_of), "known_at": as_field(known_at), "span": span, "q": wanted}
     return {
@@ -126,7 +126,7 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         "keys": len(named),
         "is_all": is_all,
         "most": MOST,
-        "drafts": sum(1 for fact in found if fact.status == "draft"),
+        "drafts": sum(1 for fact in facts if fact.status == "draft"),
         "conflicts": sum(len(row.conflicts) for row in rows),
         "narrower": await _narrower(handle),
         "opened": opened or only,
@@ -170,10 +170,10 @@ async def put(ask: Ask) -> Toast:
         valid_to=as_moment("valid_to", form.get("valid_to", "")),
         source=form.get("source", "").strip() or None,
     )
-    told = f"Saved: {key} is {show_value(made.value)[:80]}."
+    message = f"Saved: {key} is {show_value(made.value)[:80]}."
     # What was valid already is not recorded twice, and so nothing of it is to be undone.
     undo = "" if made.id in before else _undo_address(ask, made)
-    return Toast(await _page_data(ask, opened=key), told, undo, "#facts" if undo else "")
+    return Toast(await _page_data(ask, opened=key), message, undo, "#facts" if undo else "")
 
 
 def _value(form: dict[str, str]) -> object:
@@ -183,12 +183,12 @@ def _value(form: dict[str, str]) -> object:
             raise QueryError("a fact needs a value")
         return text.strip()
     try:
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         raise QueryError(
             "the value is not valid JSON; write `42`, `true` or `[1, 2]`, or choose text"
         ) from None
-    return found
+    return value
 
 
 @pages.part("POST", "/ui/facts/end", "parts/facts.html", role="write")
@@ -218,8 +218,8 @@ async def undo(ask: Ask) -> Toast:
     )
     now = await ask.handle.facts.get(fact.key)
     value = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]}"
-    told = f"Undone: {value}." if is_newest else f"Undone. A newer change stays: {value}."
-    return Toast(await _page_data(ask, opened=fact.key), told)
+    message = f"Undone: {value}." if is_newest else f"Undone. A newer change stays: {value}."
+    return Toast(await _page_data(ask, opened=fact.key), message)
 
 
 @pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")
@@ -227,8 +227,8 @@ async def revert(ask: Ask) -> Toast:
     """Take back what was said last."""
     key = ask.text("of")
     now = await ask.handle.facts.revert(key)
-    told = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]} again"
-    return Toast(await _page_data(ask, opened=key), f"Reverted: {told}.")
+    state = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]} again"
+    return Toast(await _page_data(ask, opened=key), f"Reverted: {state}.")
 
 
 @pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
@@ -247,12 +247,12 @@ def as_moment(name: str, text: str) -> datetime | None:
     if not said:
         return None
     try:
-        found = (
+        moment = (
             datetime.combine(date.fromisoformat(said), time())
             if len(said) == len("2026-03-01")
             else datetime.fromisoformat(said)
         )
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise QueryError(
             f"`{name}` is not a valid date: `{said[:40]}`; write it as `2026-03-01` or "
@@ -270,9 +270,9 @@ async def history(ask: Ask) -> Data:
     """Show every assertion of a key."""
     known_at = as_moment("known_at", ask.text("known_at"))
     earlier = ask.number("earlier", 0, most=10**9)
-    found = await history_of(ask, ask.text("key"), known_at=known_at, earlier=earlier)
+    page = await history_of(ask, ask.text("key"), known_at=known_at, earlier=earlier)
     view = {name: ask.text(name) for name in ("as_of", "known_at", "span", "q")}
-    return {**found, "key": ask.text("key"), "view": view}
+    return {**page, "key": ask.text("key"), "view": view}
 
 
 async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: int = 0) -> Data:
@@ -281,12 +281,12 @@ async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: 
     Those are told that are *earlier* than so many newer ones.
     """
     view = ask.handle.facts if known_at is None else ask.handle.as_of(known_at).facts
-    told: list[Data] = []
+    entries: list[Data] = []
     newest = (await view.history(key))[::-1]
     for entry in newest[earlier : earlier + _AT_ONCE]:
         fact = entry.fact
         sources = [await ask.handle.get(each) for each in fact.source_ids[:_QUOTED]]
-        told.append(
+        entries.append(
             {
                 "fact": fact,
                 "value": "Ended" if fact.is_end else show_value(fact.value),
@@ -298,7 +298,7 @@ async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: 
             }
         )
     left = max(0, len(newest) - earlier - _AT_ONCE)
-    return {"history": told, "earlier": earlier, "left": left, "at_once": _AT_ONCE}
+    return {"history": entries, "earlier": earlier, "left": left, "at_once": _AT_ONCE}
 
 
 async def _who(handle: ScopedMemory, fact_id: str) -> str | None:
@@ -317,10 +317,10 @@ def _held(entry: FactEntry) -> str:
         return f"no value {dated(entry.fact)}"
     if not entry.spans:
         return "never valid: other values cover its whole period"
-    now, told = datetime.now(UTC), ""
+    now, periods = datetime.now(UTC), ""
     for span in entry.spans:
         verb = "was valid" if span.end is not None and span.end <= now else "valid"
         verb = "will be valid" if span.start > now else verb
-        joined = f" and {verb}" if told and not told.startswith(verb) else " and"
-        told += (joined if told else verb) + f" {dated(span, now=now) or 'always'}"
-    return told
+        joined = f" and {verb}" if periods and not periods.startswith(verb) else " and"
+        periods += (joined if periods else verb) + f" {dated(span, now=now) or 'always'}"
+    return periods

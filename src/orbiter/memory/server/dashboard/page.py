@@ -123,11 +123,11 @@ class Ask:
     @cached_property
     def scope(self) -> dict[str, str]:
         """The ids that the address narrows the page to, beyond those that the key names."""
-        asked, held = self.request.query_params, self.principal.scope
+        params, held = self.request.query_params, self.principal.scope
         return {
-            name: asked[name]
+            name: params[name]
             for name in SCOPE_FIELDS
-            if asked.get(name) and getattr(held, name) is None
+            if params.get(name) and getattr(held, name) is None
         }
 
     @cached_property
@@ -138,10 +138,10 @@ class Ask:
     def handle_for(self, scope: Mapping[str, str]) -> ScopedMemory:
         """Return the memories of *scope*, as far as they are the principal's."""
         names_nobody = not Query(metadata=self.principal.scope).wanted
-        asked = dict(scope) or ({"everyone": "true"} if names_nobody else {})
+        params = dict(scope) or ({"everyone": "true"} if names_nobody else {})
         if self.principal.key_id is None:
-            asked["by"] = self.server.settings.dashboard_by  # but not the memory's own user
-        return handle_of(self.server.memory, self.principal, asked)
+            params["by"] = self.server.settings.dashboard_by  # but not the memory's own user
+        return handle_of(self.server.memory, self.principal, params)
 
     def text(self, name: str, default: str = "") -> str:
         """Return what the address says *name* is."""
@@ -184,8 +184,8 @@ class Ask:
     def _wider(self, path: str, without: list[str]) -> str:
         """Return the address of this page in a scope *without* some of its ids."""
         left = {name: value for name, value in self.scope.items() if name not in without}
-        asked = self.request.query_params.multi_items()
-        kept = [pair for pair in asked if pair[0] not in (*SCOPE_FIELDS, *_OF_A_SCOPE) and pair[1]]
+        params = self.request.query_params.multi_items()
+        kept = [pair for pair in params if pair[0] not in (*SCOPE_FIELDS, *_OF_A_SCOPE) and pair[1]]
         said = [*(() if path in _WIDER else kept), *left.items()]
         where = _WIDER.get(path, path)
         return f"{where}?{urlencode(said)}" if said else where
@@ -229,20 +229,20 @@ class Pages:
         def add(give: Give) -> Give:
             async def html(request: Request) -> Response:
                 ask = Ask(request)
-                given = await give(ask)
-                if isinstance(given, Response):
-                    return given
-                answer = _answer(given)
-                told = {**ask.frame(title, path), **answer.data}
+                result = await give(ask)
+                if isinstance(result, Response):
+                    return result
+                answer = _answer(result)
+                values = {**ask.frame(title, path), **answer.data}
                 # What is shown may be long; nobody else waits while it is written.
-                text = await asyncio.to_thread(render, template, told)
+                text = await asyncio.to_thread(render, template, values)
                 return HTMLResponse(text, answer.status, dict(answer.headers))
 
             async def twin(request: Request) -> Response:
-                given = await give(Ask(request))
-                if isinstance(given, Response):
-                    return given
-                answer = _answer(given)
+                result = await give(Ask(request))
+                if isinstance(result, Response):
+                    return result
+                answer = _answer(result)
                 return await asyncio.to_thread(_as_json, answer)
 
             self.routes += [Route(path, html), Route(twin_of(path), twin)]
@@ -262,18 +262,18 @@ class Pages:
                     raise AccessError(_refused(ask, role))
                 if verb != "GET":
                     await ask.form()  # refuses an empty name of a scope, whatever the part reads
-                given = await give(ask)
-                if isinstance(given, Response):
-                    return given
-                answer = _answer(given)
+                result = await give(ask)
+                if isinstance(result, Response):
+                    return result
+                answer = _answer(result)
                 common: dict[str, Any] = {
                     "scope_query": f"?{urlencode(ask.scope)}" if ask.scope else "",
                     "scope": ask.scope,
                     "may_write": ask.may("write"),
                     "may_admin": ask.may("admin"),
                 }
-                told = {**common, **answer.data}
-                text = await asyncio.to_thread(render, template, told) if template else ""
+                values = {**common, **answer.data}
+                text = await asyncio.to_thread(render, template, values) if template else ""
                 return HTMLResponse(text, answer.status, dict(answer.headers))
 
             self.routes.append(Route(path, piece, methods=[verb]))
@@ -292,13 +292,13 @@ def _refused(ask: Ask, role: Role) -> str:
     return f"this needs a key of the role `{role}`; yours is `{ask.principal.role}`"
 
 
-def _answer(given: Data | Toast | Answer) -> Answer:
-    if isinstance(given, Toast):
-        toast = given
+def _answer(result: Data | Toast | Answer) -> Answer:
+    if isinstance(result, Toast):
+        toast = result
         undo = {"undo": toast.undo, "target": toast.target} if toast.undo else {}
         event = {"orbiter:say": {"value": toast.message, **undo}}
         return Answer(toast.data, headers={"HX-Trigger": to_header(event)})
-    return given if isinstance(given, Answer) else Answer(given)
+    return result if isinstance(result, Answer) else Answer(result)
 
 
 def to_header(events: Mapping[str, object]) -> str:
@@ -319,7 +319,7 @@ def as_page(problem: Response, request: Request) -> Response:
     if is_for_program or not is_opened or "hx-request" in request.headers:
         return problem
     status = problem.status_code
-    told = json.loads(bytes(problem.body))
+    problem_data = json.loads(bytes(problem.body))
     frame = Ask(request).frame("Problem", path)
     data = {
         **frame,
@@ -327,7 +327,7 @@ def as_page(problem: Response, request: Request) -> Response:
         "twin": "",
         "status": status,
         "headline": _HEADLINES.get(status, "Request failed"),
-        "detail": _sentence(_detail(str(told.get("detail", "")), path)),
+        "detail": _sentence(_detail(str(problem_data.get("detail", "")), path)),
     }
     kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}
     return HTMLResponse(render("error.html", data), status, kept)
@@ -339,5 +339,5 @@ def _detail(text: str, path: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    told = _QUOTED.sub(r"“\1”", f"{text[:1].upper()}{text[1:]}")
-    return told if told.endswith((".", "!", "?")) or not told else f"{told}."
+    sentence = _QUOTED.sub(r"“\1”", f"{text[:1].upper()}{text[1:]}")
+    return sentence if sentence.endswith((".", "!", "?")) or not sentence else f"{sentence}."

@@ -404,8 +404,8 @@ class WhereContract(Contract):
         for where in (*distinguishing_filters(), *(random_where(dice) for _ in range(90))):
             found = await store.search(where=where, limit=1000)
 
-            asked = Query(where=where)
-            expected = [item.id for item in items if asked.matches(item)]
+            query = Query(where=where)
+            expected = [item.id for item in items if query.matches(item)]
             assert sorted(item.id for item in found) == sorted(expected), where
 
     @needs(where=True)

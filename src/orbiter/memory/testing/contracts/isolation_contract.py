@@ -72,12 +72,12 @@ async def hostile_pairs_leak_nothing(
     await add_all(store, [*rows.items.values()])
     questions = -(-pairs // count)
     for _ in range(questions):
-        asked = _question(dice, pool, rows, able)
-        _judge(asked, rows, await _ask(store, asked, able), able)
+        query = _question(dice, pool, rows, able)
+        _judge(query, rows, await _ask(store, query, able), able)
     for _ in range(_CLEARED):
         scope = _scope(dice, pool, rows, able.scope)
-        asked = Query(metadata=scope, fields=able.scope)
-        gone = rows.matching(asked)
+        query = Query(metadata=scope, fields=able.scope)
+        gone = rows.matching(query)
         cleared = await store.clear(metadata=scope)
         assert cleared == len(gone), (
             f"clear(metadata={scope!r}) removed {cleared} rows, and {len(gone)} match"
@@ -98,11 +98,11 @@ class _Rows:
             for name, value in Query(metadata=item.metadata).wanted.items():
                 self._having[name, value].add(item.id)
 
-    def matching(self, asked: Query) -> set[str]:
-        """Return the ids of what *asked* accepts; `Query.matches` has the last word."""
-        held = [self._having.get(pair, set()) for pair in asked.wanted.items()]
+    def matching(self, query: Query) -> set[str]:
+        """Return the ids of what *query* accepts; `Query.matches` has the last word."""
+        held = [self._having.get(pair, set()) for pair in query.wanted.items()]
         some = set.intersection(*held) if held else set(self.items)
-        return {item_id for item_id in some if asked.matches(self.items[item_id])}
+        return {item_id for item_id in some if query.matches(self.items[item_id])}
 
     def remove(self, ids: set[str]) -> None:
         for item_id in ids:
@@ -111,40 +111,40 @@ class _Rows:
                 self._having[pair].discard(item_id)
 
 
-def _judge(asked: Query, rows: _Rows, found: Sequence[MemoryItem], able: Capabilities) -> None:
+def _judge(query: Query, rows: _Rows, found: Sequence[MemoryItem], able: Capabilities) -> None:
     if able.text == "meaning":  # then every row answers, one better than the other
-        asked = _without_text(asked)
-    expected = rows.matching(asked)
+        query = _without_text(query)
+    expected = rows.matching(query)
     ids = [item.id for item in found]
     for item in found:
-        if item.id not in expected or not asked.matches(item):
+        if item.id not in expected or not query.matches(item):
             raise AssertionError(
-                f"a foreign row: {asked!r} found `{item.id}`, which is {item.metadata!r}"
+                f"a foreign row: {query!r} found `{item.id}`, which is {item.metadata!r}"
             )
     if len(set(ids)) < len(ids):
-        raise AssertionError(f"{asked!r} found the same row twice")
+        raise AssertionError(f"{query!r} found the same row twice")
     missing = sorted(expected.difference(ids))
-    if missing and len(ids) < asked.limit:
+    if missing and len(ids) < query.limit:
         raise AssertionError(
-            f"a row is missing: {asked!r} did not find `{missing[0]}`, which is "
+            f"a row is missing: {query!r} did not find `{missing[0]}`, which is "
             f"{rows.items[missing[0]].metadata!r}"
         )
 
 
-def _without_text(asked: Query) -> Query:
+def _without_text(query: Query) -> Query:
     return Query(
-        "", asked.metadata, asked.memory_type, limit=asked.limit, fields=asked.fields,
-        where=asked.where,
+        "", query.metadata, query.memory_type, limit=query.limit, fields=query.fields,
+        where=query.where,
     )  # fmt: skip
 
 
-async def _ask(store: Any, asked: Query, able: Capabilities) -> list[MemoryItem]:
-    given: dict[str, Any] = {"where": asked.where} if able.where else {}
+async def _ask(store: Any, query: Query, able: Capabilities) -> list[MemoryItem]:
+    given: dict[str, Any] = {"where": query.where} if able.where else {}
     found: list[MemoryItem] = await store.search(
-        query=asked.text,
-        metadata=asked.metadata,
-        memory_type=asked.memory_type,
-        limit=asked.limit,
+        query=query.text,
+        metadata=query.metadata,
+        memory_type=query.memory_type,
+        limit=query.limit,
         **given,
     )
     return found

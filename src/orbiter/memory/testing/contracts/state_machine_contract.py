@@ -119,25 +119,25 @@ class Model:
         """Return the item of that id, or `None`."""
         return next((item for item in self.items if item.id == item_id), None)
 
-    def search(self, asked: Query) -> list[MemoryItem]:
+    def search(self, query: Query) -> list[MemoryItem]:
         """Return what `Query.matches` accepts, in the store's order."""
         oldest_first = list(self.items)
         if not self.capabilities.conversation:
             oldest_first.sort(key=lambda item: item.created_at)
-        if self.capabilities.conversation and asked.memory_type is not None:
-            about = Query(metadata=asked.metadata, fields=asked.fields)
+        if self.capabilities.conversation and query.memory_type is not None:
+            about = Query(metadata=query.metadata, fields=query.fields)
             oldest_first = complete_tool_groups(
                 [item for item in oldest_first if about.matches(item)]
             )
-        found = [item for item in oldest_first if asked.matches(item)]
-        if self.capabilities.conversation and asked.memory_type is None:
-            found = complete_tool_groups(complete_tool_groups(found)[-asked.limit or len(found) :])
-        found = found[-asked.limit :] if asked.limit else []
+        found = [item for item in oldest_first if query.matches(item)]
+        if self.capabilities.conversation and query.memory_type is None:
+            found = complete_tool_groups(complete_tool_groups(found)[-query.limit or len(found) :])
+        found = found[-query.limit :] if query.limit else []
         return found if self.capabilities.order == "oldest" else found[::-1]
 
-    def clear(self, asked: Query) -> int:
+    def clear(self, query: Query) -> int:
         """Remove what matches; return how many."""
-        left = [item for item in self.items if not asked.matches(item)]
+        left = [item for item in self.items if not query.matches(item)]
         removed = len(self.items) - len(left)
         self.items = left
         return removed
@@ -220,9 +220,9 @@ class StoreMachine(RuleBasedStateMachine):
         if die == 9:
             self._clear(self._query(), None)
 
-    def _clear(self, asked: Query, metadata: MemoryMetadata | None) -> None:
-        self.cleared |= {item.id for item in self.model.items if asked.matches(item)}
-        assert self._run(self.store.clear(metadata=metadata)) == self.model.clear(asked)
+    def _clear(self, query: Query, metadata: MemoryMetadata | None) -> None:
+        self.cleared |= {item.id for item in self.model.items if query.matches(item)}
+        assert self._run(self.store.clear(metadata=metadata)) == self.model.clear(query)
 
     @invariant()
     def agrees(self) -> None:
