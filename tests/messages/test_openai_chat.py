@@ -34,7 +34,8 @@ def test_several_text_parts_are_read_as_lines_and_written_as_parts() -> None:
 
     items = from_messages(messages, "openai")
 
-    assert said(items) == [("HumanMemory", "First.\nSecond."), ("AIMemory", "")]
+    refused = ("AIMemory", "I cannot help with that.")
+    assert said(items) == [("HumanMemory", "First.\nSecond."), refused]
     assert to_messages(items, "openai").messages == messages
 
 

@@ -39,6 +39,8 @@ Fault = Callable[[Mapping[str, Any]], str | None]
 """Tells why a provider would refuse a block, whatever stands around it; `None` if it would not."""
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
+_SAID = dict.fromkeys(_TEXTS, "text") | {"refusal": "refusal"}
+"""The blocks that say something, and where."""
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 _Shape = TypeVar("_Shape")
@@ -90,9 +92,9 @@ def type_of(block: Mapping[str, Any]) -> str:
 
 
 def text_block(block: object) -> str | None:
-    """Return the text of a `{"type": "text", "text": …}` block, or of a Responses one."""
-    if isinstance(block, Mapping) and type_of(block) in _TEXTS:
-        text = block.get("text")
+    """Return what a block of OpenAI or Anthropic says: its text, or why the model refuses."""
+    if isinstance(block, Mapping) and type_of(block) in _SAID:
+        text = block.get(_SAID[type_of(block)])
         return text if isinstance(text, str) else None
     return None
 

@@ -3,6 +3,7 @@
 Every tool call id is answered by one `tool` message directly after, before any other message.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,8 @@ _OWN_KEYS = frozenset(
 )
 _SPEECH = frozenset(("audio", "refusal", "reasoning", "reasoning_content", "thinking"))
 """What an assistant's message may hold in place of content."""
+_SPOKEN = frozenset(("audio", "refusal"))
+"""What of it says something to the user."""
 _BODIES = frozenset(("function", "custom"))
 _PARTS = frozenset(
     (
@@ -80,12 +83,12 @@ def _message(item: MemoryItem, wire: Mapping[str, str]) -> Message:
     role = _ROLES[role_of(item) or "human"]
     if role == "system" and native.get("role") == "developer":
         role = "developer"
-    message: Message = {"role": role, "content": item.content}
+    text, rest = _unspoken(item.content, native) if role == "assistant" else (item.content, native)
+    message: Message = {"role": role, "content": text}
     parts = native.get("content")
     if isinstance(parts, list):
-        text = {"type": "text", "text": item.content}
-        message["content"] = with_text(sound(parts), item.content, text) or item.content
-    message |= {k: v for k, v in native.items() if k not in _OWN_KEYS and v is not None}
+        message["content"] = with_text(sound(parts), text, {"type": "text", "text": text}) or text
+    message |= {k: v for k, v in rest.items() if k not in _OWN_KEYS and v is not None}
     calls = calls_of(item)
     if calls:
         message["tool_calls"] = [_call(call, wire) for call in calls]
@@ -96,10 +99,44 @@ def _message(item: MemoryItem, wire: Mapping[str, str]) -> Message:
     return message
 
 
+def _unspoken(text: str, native: Message) -> tuple[str, Message]:
+    """Return the content of an answer, and what it kept besides: its refusal and its sound.
+
+    If the *text* does not end with what these say, it was changed, and they are left out.
+    """
+    spoken = _spoken(native)
+    if not spoken:
+        return text, _with_sound(native)
+    if text not in ("", spoken) and not text.endswith(f"\n{spoken}"):
+        return text, {key: value for key, value in native.items() if key not in _SPOKEN}
+    rest = _with_sound(native)
+    return text.removesuffix(spoken).removesuffix("\n") if rest.keys() & _SPOKEN else text, rest
+
+
+def _spoken(message: Mapping[str, Any]) -> str:
+    """Return what an answer says beside its content: why the model refuses, or an audio's text."""
+    audio = message.get("audio")
+    heard = audio.get("transcript") if isinstance(audio, Mapping) else None
+    return next((said for said in (message.get("refusal"), heard) if isinstance(said, str)), "")
+
+
+def _with_sound(native: Message) -> Message:
+    """Return what a message kept, with its audio by id, for as long as OpenAI has it."""
+    audio = native.get("audio")
+    if not isinstance(audio, Mapping) or not isinstance(audio.get("id"), str):
+        return native
+    ends = audio.get("expires_at")
+    if isinstance(ends, int | float) and ends <= time.time():
+        return {key: value for key, value in native.items() if key != "audio"}
+    return {**native, "audio": {"id": audio["id"]}}
+
+
 def _needs_no_content(message: Mapping[str, Any]) -> bool:
     if message.get("role") != "assistant":
         return False
-    return bool(message.get("tool_calls")) or isinstance(message.get("audio"), Mapping)
+    if message.get("tool_calls") or isinstance(message.get("audio"), Mapping):
+        return True
+    return bool(message.get("refusal")) and isinstance(message["refusal"], str)
 
 
 def _call(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
@@ -130,10 +167,12 @@ def decode(
         elif content == "" and _needs_no_content(message):
             rest["content"] = ""
         text = joined_text(content) if isinstance(content, list) else content
+        text = must_be("" if text is None else text, str, index, "`content`")
+        spoken = _spoken(message) if role == "assistant" else ""
         if role == "developer":
             rest["role"] = role
         fields = {
-            "content": must_be("" if text is None else text, str, index, "`content`"),
+            "content": "\n".join(filter(None, dict.fromkeys((text, spoken)))),
             "native": {"openai": rest} if rest else {},
             "metadata": metadata,
         }

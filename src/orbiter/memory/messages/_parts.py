@@ -26,7 +26,7 @@ from orbiter.memory.messages.codec import Codec, Format, Message
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, ToolMemory, result_id, role_of
 
-__all__ = ["Part", "data_of", "parts_of", "translated"]
+__all__ = ["Part", "data_of", "in_words", "parts_of", "translated"]
 
 _DATA = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.+)", re.DOTALL)
 _CODECS: Mapping[Format, Codec] = {
@@ -101,8 +101,11 @@ def _of_anthropic(message: Message) -> Iterable[Part]:
 
 
 def _of_responses(entry: Message) -> Iterable[Part]:
+    result = entry.get("result")
     if type_of(entry) == "reasoning":
         yield Part(kind="block", block=entry)
+    elif type_of(entry) == "image_generation_call" and isinstance(result, str):
+        yield Part(kind="image", media=f"image/{entry.get('output_format') or 'png'}", data=result)
     elif type_of(entry) in ("", "message"):
         yield from _of_blocks(entry.get("content"))
 
@@ -227,18 +230,20 @@ _FILE_BLOCKS = frozenset(
 def translated(item: MemoryItem, format: Format) -> MemoryItem:
     """Return *item* as if its message had come in *format*, with its pictures and files.
 
-    Only what people show and tools return has any that another provider takes. An item that has
-    none, or came in *format*, is returned as it is.
+    Only what people show and tools return has any that another provider takes; for those that a
+    model made stand words. An item that has none, or came in *format*, is returned as it is.
     """
-    if not item.native or format in item.native:
+    role = role_of(item)
+    if not item.native or format in item.native or role not in ("human", "ai", "tool"):
         return item
     if isinstance(item, ToolMemory):
         return _translated_result(item, format)
-    if role_of(item) != "human":
-        return item
     parts = parts_of(item)
     if not any(part.kind in _MEDIA or _is_file(part) for part in parts):
         return item
+    if role == "ai":
+        said = [part.text for part in map(in_words, parts) if part.kind == "text"]
+        return copy_item(item).model_copy(update={"content": "\n".join(said)})
     written = [block for part in parts if (block := _written(part, format)) is not None]
     native: Any = written
     if format == "openai":
@@ -254,8 +259,8 @@ def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
     if all(part.kind == "text" for part in parts):
         return item
     if format in ("openai", "gemini"):  # their results are texts
-        said = [part.text if part.kind == "text" else _in_words(part) for part in parts]
-        return copy_item(item).model_copy(update={"native": {}, "content": "\n".join(said)})
+        said = "\n".join(in_words(part).text for part in parts)
+        return copy_item(item).model_copy(update={"native": {}, "content": said})
     written = [block for part in parts if (block := _written(part, format)) is not None]
     native: Any = {"content": written}
     if format == "openai-responses":
@@ -301,9 +306,7 @@ def _written(part: Part, format: Format) -> Message | None:
         made = _WRITERS[format](part)
         if made is not None:
             return made
-        part = Part(_in_words(part))
-    elif _is_file(part):
-        part = Part(IMAGE if "image" in type_of(part.block or {}) else "[file]")
+    part = in_words(part)
     if part.kind != "text":
         return None
     if format == "gemini":
@@ -312,12 +315,16 @@ def _written(part: Part, format: Format) -> Message | None:
     return {"type": kind, "text": part.text}
 
 
-def _in_words(part: Part) -> str:
-    """Return the words for what a provider cannot take; of a file of text, also what it says."""
+def in_words(part: Part) -> Part:
+    """Return a text for a picture or a file; of a file of text, also what it says."""
+    if _is_file(part):
+        return Part(IMAGE if "image" in type_of(part.block or {}) else "[file]")
+    if part.kind not in _MEDIA:
+        return part
     is_text = part.kind == "file" and part.media.startswith("text/")
     held = data_of(part.data) if is_text else None
     stand_in = _stand_in(part)
-    return f"{stand_in}\n{held.decode(errors='replace')}" if held else stand_in
+    return Part(f"{stand_in}\n{held.decode(errors='replace')}" if held else stand_in)
 
 
 def _stand_in(part: Part) -> str:

@@ -137,11 +137,8 @@ def to_messages(
     codec = codec_for(format)
     walk = walk_units(newest_first(items), open_group)
     units = [_with_one_head(unit) for _, unit in walk][::-1]
-    units = [
-        [translated(item, format) for item in unit]
-        for unit in units
-        if not _says_nothing(unit[0], format)
-    ]
+    units = [[translated(item, format) for item in unit] for unit in units]
+    units = [unit for unit in units if not _says_nothing(unit[0], format)]
     system = ""
     if codec.SYSTEM_OUTSIDE:
         system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)

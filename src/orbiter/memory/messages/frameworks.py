@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
 from orbiter.memory.messages._common import DOCUMENTS, OPENING, WireIds, legal_name
-from orbiter.memory.messages._parts import Part, data_of, parts_of
+from orbiter.memory.messages._parts import Part, data_of, in_words, parts_of
 from orbiter.memory.messages.codec import Message
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
@@ -77,6 +77,8 @@ def _speech(unit: Unit, ids: WireIds) -> Speech | None:
     ]
     role = role_of(unit[0])
     parts = [part for head in heads for part in parts_of(head)]
+    if role == "ai":  # a model makes pictures, and takes none as its own words
+        parts = [in_words(part) for part in parts]
     if role not in ("system", "human", "ai") or not (parts or calls):
         return None
     return Speech(role, parts, list(calls.values()), results)
