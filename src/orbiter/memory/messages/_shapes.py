@@ -90,9 +90,21 @@ def _dumped(value: Any) -> Any:
     try:
         # What a client has parsed is not of the type that its field says, and pydantic warns.
         found = value.model_dump(mode="json", exclude_none=True, warnings=False)
+        sent = value.model_dump(mode="json", exclude_unset=True, warnings=False)
+        found = _with_nulls(found, sent)
     except TypeError:  # not of pydantic, but with its name for it
         found = as_plain(value.model_dump(exclude_none=True))
     return _without_parsed(found)
+
+
+def _with_nulls(found: Any, sent: Any) -> Any:
+    """Return what an object holds with the nulls that were *sent*: providers want some back."""
+    if isinstance(found, list) and isinstance(sent, list) and len(found) == len(sent):
+        return [_with_nulls(*pair) for pair in zip(found, sent, strict=True)]
+    if not isinstance(found, dict) or not isinstance(sent, dict):
+        return found
+    nulls = {key: None for key, value in sent.items() if value is None}
+    return nulls | {key: _with_nulls(value, sent.get(key)) for key, value in found.items()}
 
 
 def _without_parsed(value: Any) -> Any:
