@@ -79,7 +79,7 @@ UNKNOWN: list[dict[str, Any]] = [
     {"role": "user", "message": "hi"},
     {"role": "user", "parts": [{"kind": "text", "value": "hi"}]},
     {"role": "assistant", "tool_calls": [{"tool": "f", "params": {}}]},
-    {"role": "user", "content": [{"video": {"format": "mp4", "source": {"bytes": "AA=="}}}]},
+    {"role": "user", "content": [{"video": {"format": "mp4", "source": {}}}]},
     {"type": "remove", "content": "", "id": "1"},
     {"choices": []},
     {"object": "response", "output": []},

@@ -162,7 +162,7 @@ def split_budget(budget: int, wants: Mapping[str, int]) -> dict[str, int]:
 _HELD_TEXT = frozenset(
     ("type", "role", "text", "name", "id", "call_id", "tool_use_id", "content", "output")
 )
-_HELD = frozenset(("input", "arguments", "args", "response"))
+_HELD = frozenset(("input", "arguments", "args", "response", "bedrock"))
 _NESTED = frozenset(("content", "output", "parts", "functionCall", "functionResponse"))
 
 

@@ -30,6 +30,8 @@ DOCUMENTS = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 """The documents that Bedrock takes, and what they are called elsewhere."""
+BEDROCK = "bedrock"
+"""The key in a kept block of Anthropic's under which the blocks of Bedrock are that it was."""
 IMAGE = "[image]"
 """What stands in a text for a picture."""
 OPENING = "…"

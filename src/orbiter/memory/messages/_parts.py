@@ -8,12 +8,13 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mimetypes import guess_type
 from typing import Any
 
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._common import (
+    BEDROCK,
     IMAGE,
     OPENING,
     joined_text,
@@ -26,7 +27,7 @@ from orbiter.memory.messages.codec import Codec, Format, Message
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, ToolMemory, result_id, role_of
 
-__all__ = ["Part", "data_of", "in_words", "parts_of", "translated"]
+__all__ = ["Part", "data_of", "in_words", "parts_of", "result_parts", "translated"]
 
 _DATA = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.+)", re.DOTALL)
 _CODECS: Mapping[Format, Codec] = {
@@ -53,6 +54,8 @@ class Part:
     """What a file is called."""
     block: Message | None = None
     """The block of a file, or one that only one provider knows."""
+    kept: list[Message] | None = None
+    """The blocks of Bedrock that it was, if they could not be written again without."""
 
 
 def parts_of(item: MemoryItem) -> list[Part]:
@@ -131,7 +134,8 @@ def _of_blocks(content: object) -> Iterable[Part]:
         yield Part(content)
     for block in objects_in(content):
         if type_of(block) not in _OF_TOOLS:
-            yield _of_block(block)
+            kept_blocks = objects_in(block.pop(BEDROCK, None))
+            yield replace(_of_block(block), kept=kept_blocks or None)
 
 
 def _of_block(block: Message) -> Part:
@@ -153,8 +157,10 @@ def _of_file(block: Message) -> Part | None:
     if kind == "search_result":
         title, said = str(block.get("title") or ""), joined_text(objects_in(block.get("content")))
         return Part(str(source or ""), "file", _TEXT, _packed(said), title, block)
-    if kind == "document" and isinstance(source, Mapping):
+    there = ""
+    if kind in ("document", "video", "audio") and isinstance(source, Mapping):
         name, url = str(block.get("title") or ""), source.get("url")
+        there = str(source.get("media_type") or "")
         media, data = str(source.get("media_type") or _TEXT), source.get("data")
         if source.get("type") == "text":
             data = _packed(str(data))
@@ -172,7 +178,7 @@ def _of_file(block: Message) -> Part | None:
         return None
     if is_held:
         return Part(kind="file", media=media, data=str(data), name=name, block=block)
-    return Part(str(url), "file url", name=name, block=block) if url else None
+    return Part(str(url), "file url", there, name=name, block=block) if url else None
 
 
 def _packed(text: str) -> str:
@@ -234,8 +240,10 @@ def translated(item: MemoryItem, format: Format) -> MemoryItem:
     model made stand words. An item that has none, or came in *format*, is returned as it is.
     """
     role = role_of(item)
-    if not item.native or format in item.native or role not in ("human", "ai", "tool"):
+    if not item.native or role not in ("human", "ai", "tool"):
         return item
+    if format in item.native:
+        return _without_bedrock(item) if format == "anthropic" else item
     if isinstance(item, ToolMemory):
         return _translated_result(item, format)
     parts = parts_of(item)
@@ -253,9 +261,44 @@ def translated(item: MemoryItem, format: Format) -> MemoryItem:
     return _with_native(item, format, native, written)
 
 
+def _without_bedrock(item: MemoryItem) -> MemoryItem:
+    """Return an item of Anthropic's without what only Bedrock has; words stand for its files."""
+    native = kept(item, "anthropic", object)
+    blocks = objects_in(native.get("content") if isinstance(native, dict) else native)
+    legal = [_legal_block(block, is_model=role_of(item) == "ai") for block in blocks]
+    if legal == blocks and not (isinstance(native, dict) and BEDROCK in native):
+        return item
+    copy = copy_item(item)
+    if joined_text(blocks) == item.content:
+        copy.content = joined_text(legal)
+    fresh: object = legal
+    if isinstance(native, dict):
+        is_of_bedrock = native.pop(BEDROCK, None) is not None
+        if is_of_bedrock and [*map(type_of, legal)] == ["text"]:  # the item says it all
+            legal = []
+        fresh = {key: value for key, value in native.items() if key != "content"}
+        fresh |= {"content": legal} if legal else {}
+    copy.native = {**item.native, "anthropic": fresh}
+    return copy
+
+
+def _legal_block(block: Message, *, is_model: bool) -> Message:
+    plain = {key: value for key, value in block.items() if key != BEDROCK}
+    kind, source = type_of(block), block.get("source")
+    if kind not in ("image", "document", "video", "audio") or not isinstance(source, Mapping):
+        return plain
+    part = _of_block(plain)
+    is_text = kind == "document" and source.get("type") in ("text", "content")
+    is_file = is_text or _is_picture(part) or (kind == "document" and _is_pdf(part))
+    is_there = kind in ("image", "document") and (_is_web(part) or part.kind == "block")
+    if (is_file or is_there) and not (is_model and kind == "image"):
+        return plain
+    return {"type": "text", "text": in_words(part).text}
+
+
 def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
     """Return a result with its pictures where a result may have some, else with words for them."""
-    parts = _parts_of_result(item)
+    parts = result_parts(item)
     if all(part.kind == "text" for part in parts):
         return item
     if format in ("openai", "gemini"):  # their results are texts
@@ -269,7 +312,7 @@ def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
     return _with_native(item, format, native, written)
 
 
-def _parts_of_result(item: ToolMemory) -> list[Part]:
+def result_parts(item: ToolMemory) -> list[Part]:
     """Return the texts, pictures and files of a result; none if its text was changed since."""
     if "anthropic" in item.native:
         blocks = objects_in(kept(item, "anthropic", dict).get("content"))

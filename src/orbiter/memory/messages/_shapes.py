@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._common import DOCUMENTS, json_text, keys_of, objects_in
+from orbiter.memory.messages._common import BEDROCK, DOCUMENTS, json_text, keys_of, objects_in
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
 from orbiter.memory.messages._pydantic_ai import (
     is_pydantic_ai,
@@ -89,22 +89,22 @@ def _dumped(value: Any) -> Any:
         return value
     try:
         # What a client has parsed is not of the type that its field says, and pydantic warns.
-        found = value.model_dump(mode="json", exclude_none=True, warnings=False)
+        plain = value.model_dump(mode="json", exclude_none=True, warnings=False)
         sent = value.model_dump(mode="json", exclude_unset=True, warnings=False)
-        found = _with_nulls(found, sent)
+        plain = _with_nulls(plain, sent)
     except TypeError:  # not of pydantic, but with its name for it
-        found = as_plain(value.model_dump(exclude_none=True))
-    return _without_parsed(found)
+        plain = as_plain(value.model_dump(exclude_none=True))
+    return _without_parsed(plain)
 
 
-def _with_nulls(found: Any, sent: Any) -> Any:
+def _with_nulls(plain: Any, sent: Any) -> Any:
     """Return what an object holds with the nulls that were *sent*: providers want some back."""
-    if isinstance(found, list) and isinstance(sent, list) and len(found) == len(sent):
-        return [_with_nulls(*pair) for pair in zip(found, sent, strict=True)]
-    if not isinstance(found, dict) or not isinstance(sent, dict):
-        return found
+    if isinstance(plain, list) and isinstance(sent, list) and len(plain) == len(sent):
+        return [_with_nulls(*pair) for pair in zip(plain, sent, strict=True)]
+    if not isinstance(plain, dict) or not isinstance(sent, dict):
+        return plain
     nulls = {key: None for key, value in sent.items() if value is None}
-    return nulls | {key: _with_nulls(value, sent.get(key)) for key, value in found.items()}
+    return nulls | {key: _with_nulls(value, sent.get(key)) for key, value in plain.items()}
 
 
 def _without_parsed(value: Any) -> Any:
@@ -325,6 +325,8 @@ SHAPES = (
 """The registry of shapes, in the order in which they are tried."""
 
 
+_MEDIA = {"mp3": "mpeg", "mov": "quicktime", "mkv": "x-matroska", "three_gp": "3gpp"}
+"""The names of formats of sounds and films where they are not their media type's."""
 _BLOCKS = frozenset(
     (
         "text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent",
@@ -345,23 +347,57 @@ def is_bedrock(message: Mapping[str, Any]) -> bool:
 
 
 def read_bedrock(message: Mapping[str, Any]) -> Message:
-    """Return *message* as one of Anthropic's."""
-    return {"role": message.get("role"), "content": _blocks(message["content"])}
+    """Return *message* as one of Anthropic's, with the blocks that could not be written again."""
+    role = message.get("role")
+    return {"role": role, "content": _blocks(message["content"], is_user=role == "user")}
 
 
-def _blocks(content: Iterable[Mapping[str, Any]]) -> list[Message]:
-    found: list[Message] = []
+def _blocks(content: Iterable[Mapping[str, Any]], *, is_user: bool) -> list[Message]:
+    blocks: list[Message] = []
+    came: list[list[Mapping[str, Any]]] = []
     for block in content:
-        if "cachePoint" in block:
-            if found:
-                found[-1]["cache_control"] = {"type": "ephemeral"}
+        if "cachePoint" not in block:
+            blocks.append(_block(block))
+            came.append([block])
+        elif blocks:
+            point = block["cachePoint"]
+            ttl = point.get("ttl") if isinstance(point, Mapping) else None
+            blocks[-1]["cache_control"] = {"type": "ephemeral"} | ({"ttl": ttl} if ttl else {})
+            came[-1].append(block)
+    for made, origin in zip(blocks, came, strict=True):
+        if len(origin) == 1 and _is_plain(origin[0], is_user=is_user):
             continue
-        found.append(_block(block))
-    return found
+        made[BEDROCK] = origin
+        if made["type"] == "tool_result" and isinstance(made["content"], str):
+            made["content"] = [{"type": "text", "text": made["content"]}]
+    return blocks
+
+
+def _is_plain(block: Mapping[str, Any], *, is_user: bool) -> bool:
+    """Tell whether a block is written from Anthropic's form as it was."""
+    kind = _kind(block)
+    held = block[kind] if kind and isinstance(block[kind], Mapping) else {}
+    keys = held.keys()
+    if kind == "toolResult":
+        inside = objects_in(held.get("content"))
+        is_known = keys <= {"toolUseId", "content"} or held.get("status") == "error"
+        return is_known and all(
+            "json" not in each and _is_plain(each, is_user=True) for each in inside
+        )
+    if kind in ("image", "document"):
+        wanted = {"format", "source"} | ({"name"} if kind == "document" else set())
+        return is_user and keys == wanted and "content" not in held["source"]
+    if kind == "toolUse":
+        return keys <= {"toolUseId", "name", "input"}
+    return kind in ("text", "reasoningContent")
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    return next((key for key in block if key in _BLOCKS), "")
 
 
 def _block(block: Mapping[str, Any]) -> Message:
-    kind = next(key for key in block if key in _BLOCKS)
+    kind = _kind(block)
     held = block[kind]
     if kind == "text":
         return {"type": "text", "text": held}
@@ -375,8 +411,12 @@ def _block(block: Mapping[str, Any]) -> Message:
         }
     if kind == "toolResult":
         return _result(body)
+    if kind == "guardContent" and isinstance(body.get("image"), Mapping):
+        kind, body = "image", body["image"]
     if kind in ("guardContent", "citationsContent"):
         return {"type": "text", "text": _inner_text(body)}
+    if kind == "searchResult":
+        return {**body, "type": "search_result", "content": _texts(body)}
     made = _thought(body) if kind == "reasoningContent" else _file(kind, body)
     if made is None:
         raise MessageError(
@@ -384,6 +424,10 @@ def _block(block: Mapping[str, Any]) -> Message:
             "out, or say in a `text` block what it holds"
         )
     return made
+
+
+def _texts(body: Mapping[str, Any]) -> list[Message]:
+    return [{"type": "text", **each} for each in objects_in(body.get("content"))]
 
 
 def _inner_text(body: Mapping[str, Any]) -> str:
@@ -421,16 +465,22 @@ def _thought(body: Mapping[str, Any]) -> Message | None:
 
 def _file(kind: str, body: Mapping[str, Any]) -> Message | None:
     source = body.get("source")
-    if kind not in ("image", "document") or not isinstance(source, Mapping):
+    if kind not in ("image", "document", "video", "audio") or not isinstance(source, Mapping):
         return None
     form = str(body.get("format", ""))
-    media = f"image/{form}" if kind == "image" else DOCUMENTS.get(form)
+    media = DOCUMENTS.get(form, "application/octet-stream")
+    if kind != "document":
+        media = f"{kind}/{_MEDIA.get(form, form)}"
     title = {"title": body["name"]} if body.get("name") else {}
+    title |= {key: body[key] for key in ("context", "citations") if body.get(key)}
+    held: Message
     if isinstance(source.get("text"), str):
         held = {"type": "text", "media_type": "text/plain", "data": source["text"]}
-    elif source.get("bytes") is not None and media:
+    elif source.get("content"):
+        held = {"type": "content", "content": _texts(source)}
+    elif source.get("bytes") is not None:
         held = {"type": "base64", "media_type": media, "data": source["bytes"]}
-    elif isinstance(place := source.get("s3Location"), Mapping) and media and place.get("uri"):
+    elif isinstance(place := source.get("s3Location"), Mapping) and place.get("uri"):
         held = {"type": "url", "url": str(place["uri"]), "media_type": media}
         if place.get("bucketOwner"):
             held["bucket_owner"] = place["bucketOwner"]

@@ -66,13 +66,22 @@ class ProviderMessages(TableList[Message]):
     """A conversation in one provider's shape: the list of messages that its client takes.
 
     `system` is the system text where the provider wants it outside the messages, else `""`. It is
-    equal to any list of the same messages, whatever its `system`.
+    equal to any list of the same messages, whatever its `system`. *source* is what it was written
+    from: a framework's messages are made from that, for as long as the list is not changed.
     """
 
-    def __init__(self, format: Format, messages: Iterable[Message] = (), system: str = "") -> None:
+    def __init__(
+        self,
+        format: Format,
+        messages: Iterable[Message] = (),
+        system: str = "",
+        *,
+        source: Sequence[MemoryItem] = (),
+    ) -> None:
         super().__init__(messages)
         self.format = format
         self.system = system
+        self._source = list(source)
 
     __str__ = __repr__ = list.__repr__  # it is read as what is sent
 
@@ -114,6 +123,9 @@ class ProviderMessages(TableList[Message]):
         return Sheet(("role", "content"), rows, f"{count}, format {self.format}")
 
     def _items(self) -> list[MemoryItem]:
+        """Return the items that it was written from, unless it was changed since."""
+        if self._source and to_messages(self._source, self.format, open_group="keep") == self:
+            return self._source
         return from_messages(self, self.format, system=self.system)
 
 
@@ -136,13 +148,14 @@ def to_messages(
     """
     codec = codec_for(format)
     walk = walk_units(newest_first(items), open_group)
-    units = [_with_one_head(unit) for _, unit in walk][::-1]
-    units = [[translated(item, format) for item in unit] for unit in units]
+    whole = [unit for _, unit in walk][::-1]
+    units = [[translated(item, format) for item in _with_one_head(unit)] for unit in whole]
     units = [unit for unit in units if not _says_nothing(unit[0], format)]
     system = ""
     if codec.SYSTEM_OUTSIDE:
         system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
-    return ProviderMessages(format, codec.encode(units), system)
+    source = [item for unit in whole for item in unit]
+    return ProviderMessages(format, codec.encode(units), system, source=source)
 
 
 def _says_nothing(item: MemoryItem, format: Format) -> bool:

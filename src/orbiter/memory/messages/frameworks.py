@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
-from orbiter.memory.messages._common import DOCUMENTS, OPENING, WireIds, legal_name
-from orbiter.memory.messages._parts import Part, data_of, in_words, parts_of
+from orbiter.memory.messages._common import (
+    BEDROCK,
+    DOCUMENTS,
+    OPENING,
+    WireIds,
+    kept,
+    legal_name,
+    objects_in,
+)
+from orbiter.memory.messages._parts import Part, data_of, in_words, parts_of, result_parts
 from orbiter.memory.messages.codec import Message
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
@@ -35,6 +43,8 @@ class Call:
     id: str
     name: str
     input: dict[str, Any]
+    kept: list[Message]
+    """The blocks of Bedrock that it was, if there was more to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,9 @@ class Result:
     call: Call
     text: str
     is_error: bool
+    parts: list[Part]
+    """Its texts, pictures and files; none if its text was changed since."""
+    kept: list[Message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +79,39 @@ def _speech(unit: Unit, ids: WireIds) -> Speech | None:
     heads = [item for item in unit if not isinstance(item, ToolMemory)]
     called = [call for head in heads for call in calls_of(head)]
     wire = ids.name_calls(called)
+    uses = [use for head in heads for use in objects_in(kept(head, "anthropic", list))]
+    came = {use.get("id"): objects_in(use.get(BEDROCK)) for use in uses}
     calls = {
-        call_id(each): Call(wire[call_id(each)], legal_name(call_name(each)), call_input(each))
+        id: Call(wire[id], legal_name(call_name(each)), call_input(each), came.get(id, []))
         for each in called
+        if (id := call_id(each))
     }
     results = [
-        Result(calls[result_id(item)], item.content, bool(getattr(item, "is_error", False)))
-        for item in unit
-        if isinstance(item, ToolMemory)
+        _result(item, calls[result_id(item)]) for item in unit if isinstance(item, ToolMemory)
     ]
     role = role_of(unit[0])
     parts = [part for head in heads for part in parts_of(head)]
     if role == "ai":  # a model makes pictures, and takes none as its own words
-        parts = [in_words(part) for part in parts]
+        parts = [part if part.kept else in_words(part) for part in parts]
     if role not in ("system", "human", "ai") or not (parts or calls):
         return None
     return Speech(role, parts, list(calls.values()), results)
+
+
+def _result(item: ToolMemory, call: Call) -> Result:
+    parts = result_parts(item)
+    text = item.content
+    if any(part.kind != "text" for part in parts):
+        text = "\n".join(in_words(part).text for part in parts)
+    came = objects_in(kept(item, "anthropic", dict).get(BEDROCK)) if parts else []
+    return Result(call, text, item.is_error, parts, came)
 
 
 # Bedrock
 
 _FORMS = ("png", "jpeg", "gif", "webp")
 """The pictures that it takes."""
+_BYTES = ("bytes", "redactedContent")
 _NO_NAME = re.compile(r"[^A-Za-z0-9()\[\]-]+")
 """What the name of a document must not have, but for single spaces."""
 
@@ -98,26 +122,23 @@ def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
     system: list[Message] = []
     names: set[str] = set()
     for speech in _speeches(items):
-        blocks = [block for part in speech.parts if (block := _bedrock(part)) is not None]
+        blocks = [block for part in speech.parts for block in _bedrock(part)]
         if speech.role == "human":
-            blocks += [
-                {"document": {**document, "name": _free_name(part.name, names)}}
-                for part in speech.parts
-                if (document := _bedrock_document(part)) is not None
-            ]
+            blocks += [block for part in speech.parts for block in _bedrock_documents(part, names)]
             if any("document" in block for block in blocks) and "text" not in blocks[0]:
                 blocks.insert(0, {"text": OPENING})  # without a text it takes no document
         while blocks and "reasoningContent" in blocks[-1] and not speech.calls:
             blocks.pop()  # nothing follows from it
-        blocks += [
-            {"toolUse": {"toolUseId": each.id, "name": each.name, "input": each.input}}
-            for each in speech.calls
-        ]
+        blocks += [block for each in speech.calls for block in _bedrock_call(each)]
         if speech.role == "system":
             system += blocks
             continue
         _say(messages, "assistant" if speech.role == "ai" else "user", blocks)
-        _say(messages, "user", [_bedrock_result(each) for each in speech.results])
+        _say(
+            messages,
+            "user",
+            [block for each in speech.results for block in _bedrock_result(each, names)],
+        )
     return {"messages": messages} | ({"system": system} if system else {})
 
 
@@ -133,7 +154,27 @@ def _say(messages: list[Message], role: str, blocks: list[Message]) -> None:
         messages.append({"role": role, "content": blocks})
 
 
-def _bedrock(part: Part) -> Message | None:
+def _bedrock(part: Part) -> list[Message]:
+    """Return the blocks of a part, but for documents: those that it was, or one."""
+    if part.kept:
+        return [_with_bytes(block) for block in part.kept]
+    block = _bedrock_block(part)
+    return [] if block is None else [block]
+
+
+def _with_bytes(value: Any) -> Any:
+    """Return what was kept of Bedrock as its client takes it: bytes are no base64 there."""
+    if isinstance(value, list):
+        return [_with_bytes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: data_of(each) if key in _BYTES and isinstance(each, str) else _with_bytes(each)
+        for key, each in value.items()
+    }
+
+
+def _bedrock_block(part: Part) -> Message | None:
     if part.kind == "text":
         return {"text": part.text}
     if part.kind == "thought" and part.data:
@@ -159,6 +200,13 @@ def _in_s3(part: Part) -> dict[str, str] | None:
     place = {"uri": part.text, "media": str(source.get("media_type") or "")}
     owner = source.get("bucket_owner")
     return place | ({"bucketOwner": str(owner)} if owner else {})
+
+
+def _bedrock_documents(part: Part, names: set[str]) -> list[Message]:
+    document = None if part.kept else _bedrock_document(part)
+    if document is None:
+        return []
+    return [{"document": {**document, "name": _free_name(part.name, names)}}]
 
 
 def _bedrock_document(part: Part) -> Message | None:
@@ -188,13 +236,38 @@ def _free_name(name: str, names: set[str]) -> str:
     return free
 
 
-def _bedrock_result(result: Result) -> Message:
+def _bedrock_call(call: Call) -> list[Message]:
+    came = dict(call.kept[0].get("toolUse") or {}) if call.kept else {}
+    said = {**came, "toolUseId": call.id, "name": call.name, "input": call.input}
+    return [{"toolUse": said}, *call.kept[1:]]
+
+
+def _bedrock_result(result: Result, names: set[str]) -> list[Message]:
+    if result.kept:
+        came, *points = _with_bytes(result.kept)
+        return [
+            {"toolResult": {**came.get("toolResult", {}), "toolUseId": result.call.id}},
+            *points,
+        ]
+    blocks = [block for part in result.parts for block in _in_result(part, names)]
     text = result.text if result.text.strip() else "(no output)"
-    said: Message = {"toolUseId": result.call.id, "content": [{"text": text}]}
-    return {"toolResult": said | ({"status": "error"} if result.is_error else {})}
+    said: Message = {"toolUseId": result.call.id, "content": blocks or [{"text": text}]}
+    return [{"toolResult": said | ({"status": "error"} if result.is_error else {})}]
+
+
+def _in_result(part: Part, names: set[str]) -> list[Message]:
+    if part.kind == "text" and not part.text.strip():
+        return []
+    blocks = _bedrock(part) or _bedrock_documents(part, names)
+    return blocks or [{"text": in_words(part).text}]
 
 
 # LangChain
+
+
+def _worded(speech: Speech) -> list[Part]:
+    """Return the parts of a speech, with words for all pictures that a model made."""
+    return [in_words(part) for part in speech.parts] if speech.role == "ai" else speech.parts
 
 
 def to_langchain(items: Sequence[MemoryItem]) -> "list[BaseMessage]":
@@ -205,9 +278,10 @@ def to_langchain(items: Sequence[MemoryItem]) -> "list[BaseMessage]":
         raise missing_extra("messages of LangChain need it", "langchain") from exc
     messages: list[BaseMessage] = []
     for speech in _speeches(items):
-        content: Any = [_langchain(part) for part in speech.parts]
-        if all(part.kind == "text" for part in speech.parts):
-            content = "\n".join(part.text for part in speech.parts)
+        parts = _worded(speech)
+        content: Any = [_langchain(part) for part in parts]
+        if all(part.kind == "text" for part in parts):
+            content = "\n".join(part.text for part in parts)
         if speech.role == "system":
             messages.append(kinds.SystemMessage(content=content))
         elif speech.role == "human":
@@ -270,7 +344,7 @@ def to_pydantic_ai(items: Sequence[MemoryItem]) -> "list[ModelMessage]":
             prompt = kinds.UserPromptPart(content=said or OPENING)
             messages.append(kinds.ModelRequest(parts=[prompt]))
         else:
-            parts = [made for part in speech.parts if (made := _said(kinds, part)) is not None]
+            parts = [made for part in _worded(speech) if (made := _said(kinds, part)) is not None]
             parts += [
                 kinds.ToolCallPart(tool_name=each.name, args=each.input, tool_call_id=each.id)
                 for each in speech.calls
