@@ -286,6 +286,24 @@ def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
     assert told["model"] == {"value": "none", "from": "ORBITER_MEMORY_MODEL"}
 
 
+def test_config_says_who_signs_a_change_if_nobody_is_named(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "olga")
+
+    def by(*args: str) -> dict[str, str | None]:
+        signs: dict[str, str | None] = cli.json("config", *args)["by"]
+        return signs
+
+    assert by("--user", "olga") == {
+        "value": None,
+        "from": "what you change of your own is not signed",
+    }
+    assert by("--user", "alice") == {"value": "olga", "from": "the name of the computer's user"}
+    assert by("--url", "http://127.0.0.1:9")["from"] == "the server's key says who acts"
+    assert by("--by", "officer") == {"value": "officer", "from": "--by"}
+
+
 def test_bench_compares_with_peers_that_are_installed(cli: Cli) -> None:
     pytest.importorskip("langgraph", reason="a tool of development, as the others are")
     ended = in_pipe(["bench", "--size", "20", "--repeat", "2", "--json"], environment(cli.url, {}))

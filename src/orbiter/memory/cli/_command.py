@@ -79,18 +79,20 @@ class Target:
         if from_file is not None:
             return from_file, place
         user = os_user() if name in ("user", "by") else None
-        if user is None or (name == "by" and not self._may_sign(user)):
-            return None, _NOT_SET
+        if user is None or (name == "by" and (reason := self._why_unsigned(user))):
+            return None, _NOT_SET if user is None else reason
         return user, _OS_USER
 
-    def _may_sign(self, user: str) -> bool:
-        """Tell whether what a command does is signed with the name of the computer's *user*.
+    def _why_unsigned(self, user: str) -> str:
+        """Return why what a command does is not signed with the name of the computer's *user*.
 
-        On a server, the key says who acts. The log refuses names of the library. It is never
-        shortened, so those who change what is theirs are not named in it.
+        The log refuses names of the library. It is never shortened, so those who change what is
+        theirs are not named in it.
         """
         names = [] if self.everyone else [self.setting(name)[0] for name in SCOPES]
-        return not (self.is_remote() or user.startswith("~") or user in names)
+        own = "what you change of your own is not signed" if user in names else ""
+        own = _NOT_SET if user.startswith("~") else own
+        return "the server's key says who acts" if self.is_remote() else own
 
     def is_remote(self) -> bool:
         """Tell whether the store is a server's."""
