@@ -417,7 +417,7 @@ def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: P
     plain = cli.ok("export", str(tmp_path / "bob.jsonl"), "--user", "bob")
 
     assert cli.json("stats")["items"] == 2
-    assert "3 memories (2 current, 1 forgotten, 2 earlier versions)" in full
+    assert "3 memories (2 remembered, 1 forgotten, 2 earlier versions)" in full
     assert result.stdout.endswith("2 memories\n")
     assert "without earlier versions and 1 forgotten;" in result.stderr
     assert plain.endswith("1 memory\n")

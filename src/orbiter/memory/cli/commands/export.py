@@ -139,7 +139,7 @@ async def _parts(memory: "ScopedMemory", done: "ExportResult") -> str:
     own = await memory.stats()
     forgotten = own.forgotten or 0
     others = done.records - own.items - forgotten
-    parts = [f"{own.items:,} current"]
+    parts = [f"{own.items:,} remembered"]  # replaced facts, too
     parts += [f"{forgotten:,} forgotten"] if forgotten else []
     parts += [f"{others:,} for internal use"] if others > 0 else []
     parts += [counted(done.versions, "earlier version", "earlier versions")] * bool(done.versions)
