@@ -223,7 +223,9 @@ async def test_repeats_take_one_place_however_many_there_are(opened: Opening) ->
         assert "x" in _ids(found)
         assert max(len(hit.repeats) for hit in found) > 10
         repeated = next(hit for hit in found if hit.repeats)
-        assert f"said {len(repeated.repeats) + 1} times" in str(repeated)
+        times = f"said {len(repeated.repeats) + 1} times"
+        assert times in str(repeated)
+        assert times in repeated._repr_html_()
 
 
 @MODELS

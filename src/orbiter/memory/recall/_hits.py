@@ -53,7 +53,7 @@ class Hit:
     item: MemoryItem
     score: float
     why: Explanation
-    """The strongest first; as text, a short sentence."""
+    """The strongest first; as text, a short sentence. How often it was said is in `repeats`."""
     repeats: tuple[MemoryItem, ...] = ()
     """Others that say the same, and were given no place of their own."""
     passage: str = ""
@@ -237,7 +237,7 @@ class RecallResult(TableList[Hit]):
                 f"{hit.relevance:.2f}",
                 f"{hit.score:.2f}",
                 hit.passage or hit.item.content,
-                str(hit.why),
+                "; ".join([str(hit.why), *_times(hit)]),
                 who_said(hit.item),
                 f"{hit.item.created_at:%Y-%m-%d}",
             )
@@ -294,7 +294,11 @@ def _short(hit: Hit) -> list[str]:
 
 
 def _repeated(hit: Hit) -> list[str]:
-    return [f"    said {len(hit.repeats) + 1} times"] if hit.repeats else []
+    return [f"    {times}" for times in _times(hit)]
+
+
+def _times(hit: Hit) -> list[str]:
+    return [f"said {len(hit.repeats) + 1} times"] if hit.repeats else []
 
 
 def _head(item: MemoryItem, relevance: float, passage: str = "") -> str:
