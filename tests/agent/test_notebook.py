@@ -402,6 +402,7 @@ async def test_what_was_forgotten_or_erased_is_shown(memory: AgentMemory) -> Non
     await ann.remember("green tea")
     counted = (await memory.erase(user_id="ann", dry_run=True))._repr_html_()
     erased = (await memory.erase(user_id="ann"))._repr_html_()
+    nobody = (await memory.erase(user_id="an"))._repr_html_()
 
     assert "1 memory would be forgotten, user ann" in would
     assert "1 memory forgotten, user ann" in gone
@@ -410,6 +411,8 @@ async def test_what_was_forgotten_or_erased_is_shown(memory: AgentMemory) -> Non
     assert "would erase 1 memory" in counted
     assert "erased 1 memory" in erased
     assert "nothing is left" in erased
+    assert "nothing was there before" in nobody
+    assert "<td>found</td><td>False</td>" in re.sub("<td[^>]*>", "<td>", nobody)
     assert "ann" in erased
     assert "1 hit of 1 candidate, user ann" in hits._repr_html_()
     assert "1 of 1 candidate" in str(hits)

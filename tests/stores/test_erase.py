@@ -539,7 +539,7 @@ def test_a_report_is_short_and_can_be_added_up() -> None:
     assert hash(one) == hash(one + Erasure())
     dry = Erasure(items=1, forgotten=2, entries=1, dry_run=True)
     assert str(dry) == "would erase 1 memory, 2 forgotten and 1 key-value entry"
-    assert str(Erasure()) == "there was nothing to erase\nnothing is left"
+    assert str(Erasure()) == "there was nothing to erase\nnothing was there before"
 
 
 def test_functions_forget_what_they_were_asked() -> None:

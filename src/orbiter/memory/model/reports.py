@@ -181,7 +181,7 @@ class Erasure:
 
     @property
     def proven(self) -> bool:
-        """Whether it was done, and nothing is left."""
+        """Whether it was done, and nothing is left; nor is of what was never there: see `found`."""
         return not self.problems and not self.dry_run
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Erasure:
         from orbiter.memory.model.display import html_table  # noqa: PLC0415 - for notebooks
 
         lines = [line.strip().removeprefix("- ") for line in str(self).splitlines()]
-        rows = [(name, each) for name, each in self.to_dict().items() if each]
+        rows = [(name, each) for name, each in self.to_dict().items() if each or name == "found"]
         return html_table(("report", ""), rows, title="; ".join(lines))
 
     def __add__(self, other: Self) -> Self:
@@ -232,7 +232,8 @@ class Erasure:
         ]
         head = f"erased {gone}" if self.total else "there was nothing to erase"
         more = [f"  and with that {', '.join(beside)}"] if beside else []
-        tail = "nothing is left" if self else f"{len(self.problems)} left to do"
+        tail = "nothing is left" if self.total else "nothing was there before"
+        tail = tail if self else f"{len(self.problems)} left to do"
         lines = [head, *more, *([looked] if looked else []), tail]
         keys = (f"the API key `{each}` still works: `{way}`" for each, way in self.api_keys.items())
         return "\n".join([*lines, *(f"  - {each}" for each in (*self.problems, *keys))])
