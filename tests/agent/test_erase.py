@@ -249,3 +249,17 @@ async def test_what_the_index_of_a_redis_had_embedded_is_forgotten(
     assert (done.items, done.cached) == (1, 1)
     assert await alice.recall("music") == []
     cache.close()
+
+
+async def test_a_report_names_its_store_from_the_root_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url, store in (
+        ("a.db", f"{tmp_path / 'a.db'}"),
+        ("sqlite:///b.db", f"sqlite:///{tmp_path / 'b.db'}"),
+        ("memory://", "memory://"),
+    ):
+        async with AgentMemory(url, embeddings=None) as memory:
+            assert (await memory.erase(user_id="ann", dry_run=True)).store == store
+            assert (await memory.erase(user_id="ann")).store == store

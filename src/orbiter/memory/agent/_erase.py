@@ -17,6 +17,7 @@ from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.agent.summaries import summaries_of
 from orbiter.memory.backends.arguments import check_several_ids
+from orbiter.memory.backends.urls import absolute_url
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
 from orbiter.memory.model.episode import OURS, activity_name, part_of
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, index_texts
@@ -93,7 +94,7 @@ async def _signed(session: "ScopeSession", done: Erasure, scope: MemoryMetadata 
         erased={str(name): each for name, each in named.items()},
         at=datetime.now(UTC),
         by=session.by,
-        store=session.engine.url,
+        store=absolute_url(session.engine.url),
         program=f"orbiter-memory {version('orbiter-memory')}",
         not_searched=await asyncio.to_thread(_replaced_copies, done.files),
     )

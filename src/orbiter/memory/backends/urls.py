@@ -3,11 +3,13 @@
 What is not understood is not shown: a password with a `/` or `#` in it looks like something else.
 """
 
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from orbiter.memory._lazy import lazy_pattern
 
 __all__ = [
+    "absolute_url",
     "check_address",
     "for_several_processes",
     "identity",
@@ -27,6 +29,16 @@ _HARMLESS = (
     *("wait_ms", "partitions"),
 )
 _HOST = lazy_pattern(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
+
+
+def absolute_url(url: str) -> str:
+    """Return the address of a file from the root on, and every other as it is."""
+    scheme, mark, rest = url.partition(":///")
+    if mark and scheme == "sqlite":
+        return f"sqlite:///{Path(rest).expanduser().absolute()}" if rest != ":memory:" else url
+    if "://" in url or url == ":memory:":
+        return url
+    return str(Path(url).expanduser().absolute())
 
 
 def check_address(dsn: object) -> None:

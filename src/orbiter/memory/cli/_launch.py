@@ -98,6 +98,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     which scope is meant.
     """
     from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.urls import absolute_url  # noqa: PLC0415
 
     options: list[str] = []
     env: dict[str, str] = {}
@@ -115,7 +116,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
         elif is_shared and not origin.startswith("--"):
             continue
         if value is not None:
-            options += [f"--{name}", _absolute(value) if name == "url" else value]
+            options += [f"--{name}", absolute_url(value) if name == "url" else value]
         elif origin == "--no-user":
             options.append(origin)
     if is_shared and not target.scope_options():
@@ -132,16 +133,6 @@ def _is_private(url: str) -> bool:
     """Tell whether a URL holds a password, or is a path of this machine."""
     scheme, mark, _ = url.partition("://")
     return without_passwords(url) != url or not mark or scheme == "sqlite"
-
-
-def _absolute(url: str) -> str:
-    """Return the address of a file from the root on."""
-    scheme, mark, rest = url.partition(":///")
-    if mark and scheme == "sqlite":
-        return f"sqlite:///{Path(rest).expanduser().absolute()}" if rest != ":memory:" else url
-    if "://" in url or url == ":memory:":
-        return url
-    return str(Path(url).expanduser().absolute())
 
 
 def project_name(folder: Path) -> str:
