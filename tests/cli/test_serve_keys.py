@@ -147,8 +147,8 @@ def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(
     assert "restart" in line
     assert process.returncode == 0
     begun, over = rest.splitlines()
-    assert "it stops: requests under way have 3 s" in begun
-    assert "it has stopped" in over
+    assert "INFO it stops: requests under way have 3 s" in begun
+    assert "INFO it has stopped" in over
 
 
 @pytest.mark.usefixtures("hears_sighup")

@@ -297,7 +297,7 @@ async def _supervise(
 
 def _log_stop(run: CommandContext, settings: "Settings") -> None:
     if not run.out.is_watched:
-        _LOG.warning("it stops: requests under way have %g s to be answered", settings.drain)
+        _LOG.info("it stops: requests under way have %g s to be answered", settings.drain)
 
 
 def _show_stop(run: CommandContext) -> None:
@@ -305,7 +305,7 @@ def _show_stop(run: CommandContext) -> None:
         sys.stderr.write("\n")  # behind the `^C` that a terminal shows
         run.out.note("stopped")
     else:
-        _LOG.warning("it has stopped: what it answered is stored")
+        _LOG.info("it has stopped: what it answered is stored")
 
 
 @contextmanager

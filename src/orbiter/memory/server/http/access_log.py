@@ -87,10 +87,13 @@ def log_to_stderr(format: LogFormat, *, level: str) -> Iterator[None]:
     handler.setFormatter(formatter(format))
     ours = logging.getLogger(_LOG.name.rpartition(".")[0])  # of all modules of the server
     uvicorn = logging.getLogger("uvicorn")
-    before = [(each, each.level) for each in (ours, uvicorn, _LOG)]
+    signals = ours.getChild("signals")
+    before = [(each, each.level) for each in (ours, uvicorn, signals, _LOG)]
     ours.addHandler(handler)
     ours.setLevel(level.upper())
     _LOG.setLevel(logging.INFO)
+    if ours.level <= logging.WARNING:  # a stop is nothing to warn of, and no log should lack it
+        signals.setLevel(logging.INFO)
     uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
     try:
         yield
