@@ -308,6 +308,33 @@ def test_a_method_of_another_library_is_answered_with_ours(alice: ScopedMemory) 
         memory.default_user.facts.set("home", "Lisbon")  # type: ignore[attr-defined]
 
 
+def test_facts_that_are_read_as_a_dict_name_their_calls(alice: ScopedMemory) -> None:
+    with blocking.AgentMemory("memory://", embeddings=None) as memory:
+        for facts in (alice.facts, memory.default_user.facts):
+            with pytest.raises(TypeError, match=r"`facts\.get\('city'\)` reads one"):
+                _ = facts["city"]  # type: ignore[index]
+            with pytest.raises(TypeError, match=r"`facts\.put\('city', …\)`"):
+                facts["city"] = "Lisbon"  # type: ignore[index]
+            with pytest.raises(TypeError, match=r"`facts\.all\(\)` has all"):
+                _ = "city" in facts  # type: ignore[operator]
+            with pytest.raises(TypeError, match=r"`facts\.all\(\)` has all"):
+                list(facts)  # type: ignore[call-overload]
+
+
+async def test_too_many_values_are_answered_with_what_to_name(alice: ScopedMemory) -> None:
+    with pytest.raises(
+        TypeError, match=r"takes 1 .*, not 2; .*`add\(\{\"role\": 'user', \"content\": …\}\)`"
+    ):
+        await alice.chat("c").add("user", "hello")  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match="`recall` takes .*; name the others: .*`where`"):
+        await alice.recall("tea", 5, 5, 5)  # type: ignore[call-arg, arg-type]
+    with (
+        blocking.AgentMemory("memory://", embeddings=None) as memory,
+        pytest.raises(TypeError, match="a message is one dict"),
+    ):
+        memory.default_user.chat("c").add("assistant", "hello")  # type: ignore[call-arg, arg-type]
+
+
 # Values
 
 

@@ -334,3 +334,9 @@ def test_all_of_a_traceback_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.recall("tea", k=-1)
 
     assert "check_size" in _frames(caught.value)
+
+
+async def test_async_with_is_answered_with_the_class_that_takes_it() -> None:
+    with pytest.raises(TypeError, match=r"write `with`.*`AgentMemory` of `orbiter\.memory`"):
+        async with AgentMemory("memory://", embeddings=None):  # type: ignore[attr-defined]
+            pass

@@ -77,6 +77,17 @@ class FactsView(ScopedHandle):
         named = Query(metadata=self._scope).wanted.items()
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named)})"
 
+    if not TYPE_CHECKING:  # else type checkers would take it for a dict
+
+        def __getitem__(self, key: object, value: object = None) -> object:
+            name = repr(key) if isinstance(key, str) else "key"  # `in` and `for` ask for 0
+            raise TypeError(
+                f"`{type(self).__name__}` is not a dict: `facts.get({name})` reads one, "
+                f"`facts.put({name}, …)` records one, `facts.all()` has all"
+            )
+
+        __setitem__ = __getitem__
+
     # Reading
 
     @operation("facts.get")

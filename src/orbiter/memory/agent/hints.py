@@ -18,6 +18,7 @@ __all__ = [
     "CHAT_NAME",
     "advised",
     "nearest",
+    "too_many_values",
     "unknown_attribute",
     "unknown_keyword",
     "warn_of_used_key",
@@ -137,6 +138,18 @@ def unknown_keyword(call: str, name: str, names: Sequence[str]) -> TypeError:
     else:
         way = f"it takes `{'`, `'.join(names)}`" if names else "it takes none"
     return TypeError(f"`{call}` got an unexpected keyword argument `{name}`; {way}")
+
+
+def too_many_values(
+    call: str, args: Sequence[object], names: Sequence[str], *, most: int
+) -> TypeError:
+    """Return the error for more than *most* values without a name; *names* are all it takes."""
+    others = names[most:]
+    way = f"name the others: `{'`, `'.join(others)}`" if others else "leave the others out"
+    if names[:1] == ["what"] and args[0] in ("assistant", "system", "tool", "user"):
+        way = f'a message is one dict: `{call}({{"role": {args[0]!r}, "content": …}})`'
+    values = "1 positional argument" if most == 1 else f"{most} positional arguments"
+    return TypeError(f"`{call}` takes {values}, not {len(args)}; {way}")
 
 
 def unknown_attribute(handle: object, name: str) -> AttributeError:

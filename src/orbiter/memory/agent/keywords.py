@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.agent.hints import nearest, unknown_keyword
+from orbiter.memory.agent.hints import nearest, too_many_values, unknown_keyword
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
@@ -281,6 +281,8 @@ class ArgumentReader:
         ]
         self._order = [each.name for each in parameters]
         self._names = frozenset(self._order)
+        self._unnamed = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters)
+        """How many values it takes without their names."""
         self._times = frozenset(
             each.name for each in parameters if _DATETIME.search(str(each.annotation))
         )
@@ -292,6 +294,8 @@ class ArgumentReader:
         """Return the arguments of a call as the method takes them."""
         if not kwargs.keys() <= self._names:
             kwargs = self._renamed(kwargs)
+        if len(args) > self._unnamed:
+            raise too_many_values(self._name, args, self._order, most=self._unnamed)
         args = tuple(map(plain_value, args))
         kwargs = {name: plain_value(value) for name, value in kwargs.items()}
         if self._order[:1] == [_ROWS] and kwargs.get("text") is not None:

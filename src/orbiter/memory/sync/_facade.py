@@ -145,6 +145,15 @@ class Blocking(Generic[_T]):
                 return getattr(twin, name)  # raises, and may say which object has the name
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+        async def __aenter__(self) -> object:
+            name = type(self).__name__
+            raise TypeError(
+                f"`sync.{name}` waits by itself: write `with`, and no `await`; `{name}` of "
+                "`orbiter.memory` takes `async with`"
+            )
+
+        __aexit__ = None  # which Python looks for, and never calls
+
     def __repr__(self) -> str:
         # Where it stands in an error of async code, the reader sees that it is the blocking one.
         return f"sync.{self._twin!r}"
@@ -162,6 +171,9 @@ def blocking_class(twin: type) -> Callable[[_Class], _Class]:
                 setattr(form, name, _member(name, inspect.getattr_static(twin, name)))
         if "__init__" in vars(form):
             vars(form)["__init__"].__signature__ = _signature(twin.__init__)  # type: ignore[misc]
+        for name in ("__getitem__", "__setitem__"):
+            if hasattr(twin, name):  # what refuses it, and says which call is meant
+                setattr(form, name, getattr(twin, name))
         if hasattr(twin, "__aiter__"):
             form.__iter__ = _iterate  # type: ignore[attr-defined]
         if hasattr(twin, "__aenter__"):
