@@ -140,8 +140,8 @@ SHORT_TERM_BUGS = {
     # Filters.
     "the type filter is forgotten": Bug(
         "type_and_status_filter",
-        "if asked.matches(one[1][0])), limit)",
-        "if asked.has_text(one[1][0])), limit)",
+        "if filters.matches(one[1][0])), limit)",
+        "if filters.has_text(one[1][0])), limit)",
     ),
     "the text filter is forgotten": Bug("a_literal_substring", "            text=query,\n", ""),
     "the status filter is forgotten": Bug(
@@ -164,7 +164,9 @@ SHORT_TERM_BUGS = {
     ),
     "clear removes everyone": Bug("clear_removes_what_matches", "if metadata is None:", "if True:"),
     "clear takes an empty filter for all": Bug(
-        "clear_refuses_a_filter", "if not asked.wanted:", "if not asked.wanted and metadata.extra:"
+        "clear_refuses_a_filter",
+        "if not filters.wanted:",
+        "if not filters.wanted and metadata.extra:",
     ),
     "clear counts wrong": Bug(
         "clear_removes_what_matches", "return len(gone)", "return len(gone) + 1"
@@ -180,7 +182,7 @@ SHORT_TERM_BUGS = {
         "a_limit_never_splits_a_group",
         _SEARCH,
         "every = [copy_item(item) for _, unit in reversed(list(self._windowed(newest_first("
-        "shelf.items), []))) for item in unit if asked.matches(item)]\n"
+        "shelf.items), []))) for item in unit if filters.matches(item)]\n"
         "        return every[-limit:] if limit else []",
     ),
     # Concurrency.
@@ -217,7 +219,7 @@ SHORT_TERM_BUGS = {
 NARROW_SCOPE_BUGS = {
     "a search for nobody it knows finds everyone": Bug(
         "ignored_fields_alone",
-        "if asked.names_only_ignored_fields:",
+        "if query.names_only_ignored_fields:",
         "if False:",
     ),
 }

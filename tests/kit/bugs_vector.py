@@ -4,13 +4,13 @@ from tests.kit.bugs import Bug
 
 _NEAR = "snapshots = self._index.snapshot(query)"
 _HERE = "return snapshots.nearest(vector, query.limit)"
-_FOUND = "return [copy_item(item) for item, _ in await self._nearest(vector, asked)]"
+_FOUND = "return [copy_item(item) for item, _ in await self._nearest(vector, filters)]"
 _ADD = "await self._add([validated_copy(item)], self._called())"
 _MANY = "await self._add(taken, call)"
 _WAIT = "vectors = await self._vectors(items)"
 _CHECKED = "return check()"
 _KNOWN = "vectors[text] = known.get(text)"
-_HAS = "if not asked.limit or not len(self):"
+_HAS = "if not filters.limit or not len(self):"
 
 
 def _fixed(vector: str) -> str:
@@ -20,7 +20,7 @@ def _fixed(vector: str) -> str:
 VECTOR_BUGS = {
     # What is found, and in which order.
     "the worst come first": Bug(
-        "the_nearest_come_first", _FOUND, _FOUND.replace("asked)]", "asked)][::-1]")
+        "the_nearest_come_first", _FOUND, _FOUND.replace("filters)]", "filters)][::-1]")
     ),
     "finds the newest, whatever is asked": Bug(
         "the_nearest_come_first",

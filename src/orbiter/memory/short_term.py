@@ -177,7 +177,7 @@ class ShortTermMemory:
         stored conversation. A filter that sets only fields which the scope ignores is an
         `EmptyFilterError`: it would find everyone's items.
         """
-        asked = Query(
+        filters = Query(
             text=query,
             metadata=metadata,
             memory_type=memory_type,
@@ -186,17 +186,17 @@ class ShortTermMemory:
             fields=_FIELDS[self.scope],
         )
         self._sweep()
-        shelf = self._shelf(asked)
-        if asked.memory_type is not None:
+        shelf = self._shelf(filters)
+        if filters.memory_type is not None:
             units = self._windowed(newest_first(shelf.items), shelf.systems)
             singles = ((i, [item]) for i, unit in units for item in reversed(unit))
-            found = take_units((one for one in singles if asked.matches(one[1][0])), limit)
+            found = take_units((one for one in singles if filters.matches(one[1][0])), limit)
         else:
             newest = newest_first(shelf.items)
             systems = shelf.systems
-            if asked.text or asked.status is not None:
-                newest = ((i, item) for i, item in newest if asked.matches(item))
-                systems = [item for item in systems if asked.matches(item)]
+            if filters.text or filters.status is not None:
+                newest = ((i, item) for i, item in newest if filters.matches(item))
+                systems = [item for item in systems if filters.matches(item)]
             found = take_units(self._windowed(newest, systems), limit)
         return copy_items(item for _, unit in reversed(list(found)) for item in unit)
 
@@ -283,10 +283,10 @@ class ShortTermMemory:
                 held.clear()
             self._expiry = ExpiryHeap()
             return removed
-        asked = Query(metadata=metadata, fields=_FIELDS[self.scope])
-        if not asked.wanted:
+        filters = Query(metadata=metadata, fields=_FIELDS[self.scope])
+        if not filters.wanted:
             raise EmptyFilterError(_FIELDS[self.scope])
-        gone = {item.id: item for item in self._shelf(asked).items}
+        gone = {item.id: item for item in self._shelf(filters).items}
         self._remove(gone)
         return len(gone)
 
@@ -372,10 +372,10 @@ class ShortTermMemory:
         for size in range(len(set_fields) + 1):
             yield from combinations(set_fields, size)
 
-    def _shelf(self, asked: Query) -> _Shelf:
-        if asked.names_only_ignored_fields:
-            raise EmptyFilterError(asked.fields, verb="find")
-        return self._shelves.get(tuple(asked.wanted.items()), _Shelf())
+    def _shelf(self, query: Query) -> _Shelf:
+        if query.names_only_ignored_fields:
+            raise EmptyFilterError(query.fields, verb="find")
+        return self._shelves.get(tuple(query.wanted.items()), _Shelf())
 
     def _windowed(
         self, newest: Iterable[tuple[int, MemoryItem]], systems: Sequence[MemoryItem]

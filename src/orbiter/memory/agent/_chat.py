@@ -264,13 +264,13 @@ class Chat(ScopedHandle):
         room = None if budget is None else check_size("budget", budget)
         seen, tokens, humans, count = 0, 0, 0, self._chats.count_tokens
 
-        def is_enough(found: Sequence[MemoryItem]) -> bool:
+        def is_enough(items: Sequence[MemoryItem]) -> bool:
             nonlocal seen, tokens, humans
-            for item in found[seen:]:
+            for item in items[seen:]:
                 humans += role_of(item) == "human"
                 if room is not None:
                     tokens += item_tokens(item, counter=count)
-            seen = len(found)
+            seen = len(items)
             # A round begins with what a person says, and is whole once that is there.
             return (most is not None and 0 < most <= humans) or (
                 room is not None and tokens > room and humans > 0

@@ -111,14 +111,14 @@ async def read_back(
     With *since*, only what says that it was written then or later. What is *known*, the last
     first, was read already, and is not returned again.
     """
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     async for page, is_last in _pages_back(store, scope, before, known, since=since):
-        found += (item for item in page if role_of(item) is not None)
+        items += (item for item in page if role_of(item) is not None)
         if is_last or is_enough is None:
             continue
-        if await apart(is_much_text(page), is_enough, found):
-            return found[::-1], False
-    return found[::-1], True
+        if await apart(is_much_text(page), is_enough, items):
+            return items[::-1], False
+    return items[::-1], True
 
 
 async def read_window(
@@ -155,18 +155,18 @@ async def read_on(store: Store, scope: MemoryMetadata, after: str) -> list[Memor
 
     `None` if nobody knows any more where that one was.
     """
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     while True:
         try:
             page = await _search(store, scope, limit=_PAGE, after=after)
         except QueryError:
-            if not found:
+            if not items:
                 return None
-            after = found.pop().id  # it has just gone; go on from the one before it
+            after = items.pop().id  # it has just gone; go on from the one before it
             continue
-        found += (item for item in reversed(page) if role_of(item) is not None)
+        items += (item for item in reversed(page) if role_of(item) is not None)
         if len(page) < _PAGE:
-            return found
+            return items
         after = page[0].id
 
 
@@ -174,10 +174,10 @@ async def system_messages(
     store: Store, scope: MemoryMetadata, before: MemoryItem
 ) -> list[MemoryItem]:
     """Return the system messages before an item, in order: they hold however old they are."""
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     async for page, _ in _pages_back(store, scope, before, memory_type="system"):
-        found += page
-    return found[::-1]
+        items += page
+    return items[::-1]
 
 
 async def _pages_back(
@@ -240,12 +240,12 @@ async def find_calls(
     *wanted* is the call's id and the tool's name of each result, either of which may be empty.
     """
 
-    def is_enough(found: Sequence[MemoryItem]) -> bool:
-        calls = OpenCalls(reversed(found))
-        return len(found) >= _FAR or all(calls.knows(id, name) for id, name in wanted)
+    def is_enough(items: Sequence[MemoryItem]) -> bool:
+        calls = OpenCalls(reversed(items))
+        return len(items) >= _FAR or all(calls.knows(id, name) for id, name in wanted)
 
-    found, _ = await read_back(store, scope, is_enough=is_enough)
-    return found
+    items, _ = await read_back(store, scope, is_enough=is_enough)
+    return items
 
 
 def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:

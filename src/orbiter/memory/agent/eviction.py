@@ -254,13 +254,13 @@ async def duplicates(session: "ScopeSession") -> list[tuple[MemoryItem, ...]]:
         await asyncio.to_thread(index.add_all, some)
     groups: list[tuple[MemoryItem, ...]] = []
     for ids in index.groups():
-        found: list[MemoryItem] = []
+        items: list[MemoryItem] = []
         for start in range(0, len(ids), _BATCH):
             wanted = list(ids[start : start + _BATCH])
-            found += await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
-        found.sort(key=lambda item: (item.created_at, item.id))
-        if len(found) > 1:
-            groups.append(tuple(found))
+            items += await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
+        items.sort(key=lambda item: (item.created_at, item.id))
+        if len(items) > 1:
+            groups.append(tuple(items))
     return sorted(groups, key=lambda group: (-len(group), group[0].created_at, group[0].id))
 
 

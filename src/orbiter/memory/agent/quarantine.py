@@ -51,19 +51,19 @@ async def quarantine(
     where = from_source(read_source(source))
     store = versioned(await session.store(), "quarantine")
     scope, chats = session.scope, session.chats
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     async for page in _pages(store, scope, where):
         if not dry_run:
             await chats.changed(store, page)
             await store.delete_many([item.id for item in page], by=QUARANTINE)
             await chats.changed(store, page)
-        found += page
-        advance(len(found))
-    if not found:
+        items += page
+        advance(len(items))
+    if not items:
         await _check_known(store, scope, source)
-    if found and not dry_run:
-        session.core.events.emit_items("forgotten", found)
-    return ForgetResult(tuple(found), dry_run)
+    if items and not dry_run:
+        session.core.events.emit_items("forgotten", items)
+    return ForgetResult(tuple(items), dry_run)
 
 
 async def release(session: "ScopeSession", source: str) -> int:
@@ -71,7 +71,7 @@ async def release(session: "ScopeSession", source: str) -> int:
     where = from_source(read_source(source))
     store = versioned(await session.store(), "quarantine")
     scope, chats = session.scope, session.chats
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     async for page in _pages(store, scope, where, deleted=True):
         hidden = []
         for item in page:
@@ -80,13 +80,13 @@ async def release(session: "ScopeSession", source: str) -> int:
                 await store.restore(item.id, by=RELEASE)
                 hidden.append(item)
         await chats.changed(store, hidden)
-        found += hidden
-        advance(len(found))
-    if not found:
+        items += hidden
+        advance(len(items))
+    if not items:
         await _check_known(store, scope, source)
     else:
-        session.core.events.emit_items("restored", found)
-    return len(found)
+        session.core.events.emit_items("restored", items)
+    return len(items)
 
 
 async def undo(
@@ -107,7 +107,7 @@ async def undo(
     assert condition is not None  # noqa: S101 - a source is always asked for
     store = versioned(await session.store(), "undoing")
     scope, chats = session.scope, session.chats
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     for is_deleted in (False, True):
         async for page in _pages(store, scope, where, deleted=is_deleted):
             undone = []
@@ -118,13 +118,13 @@ async def undo(
                     undone.append(was)
             if not dry_run:
                 await chats.changed(store, undone)
-            found += undone
-            advance(len(found))
-    if not found:
+            items += undone
+            advance(len(items))
+    if not items:
         await _check_known(store, scope, source)
-    if found and not dry_run:
-        session.core.events.emit_items("forgotten", found)
-    return ForgetResult(tuple(found), dry_run)
+    if items and not dry_run:
+        session.core.events.emit_items("forgotten", items)
+    return ForgetResult(tuple(items), dry_run)
 
 
 async def _undo_one(

@@ -306,18 +306,18 @@ def _labels(item: MemoryItem) -> str:
     return "; ".join(labels)
 
 
-def page_of(found: Sequence[MemoryItem], limit: int, before: Cursor | None) -> Page:
+def page_of(items: Sequence[MemoryItem], limit: int, before: Cursor | None) -> Page:
     """Return the first *limit* of the items found behind *before*, one more than that at most."""
-    if len(found) <= limit:
-        return Page(list(found), next=None)
-    last = found[limit - 1]
+    if len(items) <= limit:
+        return Page(list(items), next=None)
+    last = items[limit - 1]
     former = before
     if limit > 1:
-        former = Cursor(found[limit - 2].id, found[limit - 2].created_at)
+        former = Cursor(items[limit - 2].id, items[limit - 2].created_at)
     neighbour = former.item_id if former and former.created_at == last.created_at else None
     is_first = neighbour is None and (former is None or former.created_at is not None)
     cursor = Cursor(last.id, last.created_at, neighbour, is_first)
-    return Page(list(found[:limit]), next=cursor.to_text())
+    return Page(list(items[:limit]), next=cursor.to_text())
 
 
 async def check_cursor(

@@ -318,12 +318,12 @@ class StoreAdapter(AsyncContextStore):
         order: Order = "time",
     ) -> list[MemoryItem]:
         """Return at most *limit* items, newest first; all of the scope is read for it."""
-        asked = Query(
+        filters = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
-        check_order(order, asked)
+        check_order(order, filters)
         items = await self._all(metadata, order=order)
-        return page_of(items, asked, before=before, after=after)
+        return page_of(items, filters, before=before, after=after)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Return how many items match *metadata*."""

@@ -73,18 +73,18 @@ class Caller:
         limit, cursor = given.get("limit", _DEFAULT_PAGE), given.get("cursor")
         is_whole = isinstance(limit, int) and not isinstance(limit, bool)
         left = limit if is_whole else 0
-        found: list[MemoryItem] = []
+        items: list[MemoryItem] = []
         ended: dict[str, str] = {}
         while True:
             size = min(left, _PAGE) if is_whole else limit  # what is no number is told there
             page = await self._ask(
                 operation, {**given, "limit": size, "cursor": cursor}, until=until
             )
-            found += page
+            items += page
             ended |= page.ended
             left, cursor = left - len(page), page.next
             if cursor is None or left <= 0:
-                return Page(found, next=cursor, ended=ended)
+                return Page(items, next=cursor, ended=ended)
 
     async def _ask(
         self, operation: Operation, sent: dict[str, Any], *, until: float | None = None

@@ -141,8 +141,8 @@ async def _feed(
             _end_with(listener, exc)
             return
         except Exception as exc:  # noqa: BLE001 - whatever it is, whoever listens must not wait for ever
-            told = f"the events of `{link.address.url}` cannot be read ({type(exc).__name__})"
-            _end_with(listener, MemoryConnectionError(told))
+            message = f"the events of `{link.address.url}` cannot be read ({type(exc).__name__})"
+            _end_with(listener, MemoryConnectionError(message))
             return
         pause = _PATIENCE.pause(tried)
         if pause is None:

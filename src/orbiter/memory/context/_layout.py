@@ -238,14 +238,14 @@ def _microseconds(item: MemoryItem) -> int:
 
 
 def _rounds(units: Sequence[Unit]) -> Iterator[list[MemoryItem]]:
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     for unit in units:
-        if role_of(unit[0]) == "human" and found:
-            yield found
-            found = []
-        found += unit
-    if found:
-        yield found
+        if role_of(unit[0]) == "human" and items:
+            yield items
+            items = []
+        items += unit
+    if items:
+        yield items
 
 
 def _trimmed(

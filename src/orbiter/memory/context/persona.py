@@ -239,8 +239,8 @@ class _FrontMatter:
 
     def _refuse(self, line: int, problem: str, cause: Exception | None = None) -> NoReturn:
         # The front matter's line 0 is the file's line 2.
-        told = f"the front matter cannot be read: {problem}"
-        raise SoulError(self._path, line + 2, told) from cause
+        message = f"the front matter cannot be read: {problem}"
+        raise SoulError(self._path, line + 2, message) from cause
 
 
 def _yaml() -> ModuleType:

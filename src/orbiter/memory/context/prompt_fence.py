@@ -255,10 +255,10 @@ def parse(text: str, *, mark: str) -> list[Entry]:
 
 
 def _entry(line: str, number: int) -> Entry:
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise FenceError(f"line {number} inside a block is not an entry: {line[:40]!r}")
-    time, source, trust, content = found.groups()
+    time, source, trust, content = match.groups()
     return Entry(
         content=unescape(content),
         source=unescape(source),

@@ -209,19 +209,19 @@ class OpenAIEmbeddings(Embeddings):
     def _give_up(self, error: Exception) -> NoReturn:
         """Raise one of our errors for *error*."""
         openai = self._openai
-        told = f"`{self.model}` at {self._where()}"
+        message = f"`{self.model}` at {self._where()}"
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             raise self._late() from error
         if isinstance(error, openai.APIStatusError):
-            raise _refusal(told, error.status_code, error.code, error.message) from error
+            raise _refusal(message, error.status_code, error.code, error.message) from error
         if isinstance(error, openai.APIConnectionError):
             raise MemoryConnectionError(
                 f"cannot reach {self._where()} for `{self.model}`; check `base_url` and the network"
             ) from error
         if isinstance(error, openai.OpenAIError):  # there is no key at all
-            raise MemoryConnectionError(f"{told}: {error}") from error
+            raise MemoryConnectionError(f"{message}: {error}") from error
         raise EmbeddingError(
-            f"{told} answered with something that is not JSON; check `base_url`"
+            f"{message} answered with something that is not JSON; check `base_url`"
         ) from error
 
     def _late(self) -> MemoryTimeoutError:

@@ -167,8 +167,8 @@ class RedisEpisodes:
         await self._connection.leave(self)
 
     async def put(self, episode: Episode) -> None:
-        told = f"{episode.id} {_score(episode.at)} {episode.ttl_ms} {episode.body}"
-        await self._connection.call(self, _PUT.call(self._shared, (told,), is_shared=True))
+        message = f"{episode.id} {_score(episode.at)} {episode.ttl_ms} {episode.body}"
+        await self._connection.call(self, _PUT.call(self._shared, (message,), is_shared=True))
 
     async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
         found: list[Found] = []

@@ -304,10 +304,10 @@ class MemoryOrchestrator:
         conversation = MemoryMetadata(**fields)
         store = await self._core.opened(self._scope)
         ids = job.message_ids
-        found = await store.search(
+        items = await store.search(
             metadata=conversation, where={"id": {"$in": ids}}, limit=len(ids) or 1
         )
-        there: dict[str, MemoryItem] = {item.id: item for item in found}
+        there: dict[str, MemoryItem] = {item.id: item for item in items}
         # What was forgotten is not there; what is not indexed must not be recalled as a fact.
         messages = [there[name] for name in ids if name in there and is_indexed(there[name])]
         home = home_of(conversation)

@@ -246,9 +246,9 @@ class Queue:
         mine = job.moved(OPEN, due=until, attempts=job.attempts + 1, worker=self._worker)
         if not await _added(store, mine, over=job):
             return None
-        found = await store.get(job.id)
-        is_mine = isinstance(found, ExtractionMemory) and found.worker == self._worker
-        return found if is_mine else None  # type: ignore[return-value]  # told above
+        item = await store.get(job.id)
+        is_mine = isinstance(item, ExtractionMemory) and item.worker == self._worker
+        return item if is_mine else None  # type: ignore[return-value]  # told above
 
     async def finish(self, job: ExtractionMemory, proposed: int) -> None:
         """Note that a job is done."""
@@ -332,14 +332,14 @@ class Queue:
             before = page[-1]
 
     async def _jobs(self, store: Store, where: dict[str, object]) -> list[ExtractionMemory]:
-        found = await store.search(
+        items = await store.search(
             metadata=self._filter,
             memory_type="extraction",
             status=MemoryStatus.DRAFT,
             where=where,
             limit=_BACKLOG,
         )
-        return [job for job in found if isinstance(job, ExtractionMemory)]
+        return [job for job in items if isinstance(job, ExtractionMemory)]
 
 
 def _order(job: ExtractionMemory) -> tuple[float, datetime, str]:
@@ -378,13 +378,13 @@ def _behind(messages: Sequence[MemoryItem], job: ExtractionMemory) -> list[Memor
 
 
 async def _own(store: Store, item_id: str, conversation: MemoryMetadata) -> ExtractionMemory | None:
-    found = await store.get(item_id)
-    if found is None:
+    item = await store.get(item_id)
+    if item is None:
         return None
-    if isinstance(found, ExtractionMemory) and all(
-        getattr(found.metadata, name) == getattr(conversation, name) for name in SCOPE_FIELDS
+    if isinstance(item, ExtractionMemory) and all(
+        getattr(item.metadata, name) == getattr(conversation, name) for name in SCOPE_FIELDS
     ):
-        return found
+        return item
     raise AccessError(f"`{item_id}` is the id of something other than an extraction; remove it")
 
 

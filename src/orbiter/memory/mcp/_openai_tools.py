@@ -78,11 +78,11 @@ class OpenAITools:
 
     async def search(self, ctx: Context, query: str) -> Annotated[CallToolResult, Results]:
         """Find memories."""
-        found = await self._handle_of_call(ctx).recall(query, k=_HITS)
+        hits = await self._handle_of_call(ctx).recall(query, k=_HITS)
         results = Results(
             results=[
                 Result(id=each.item.id, title=_title(each.item.content), url=item_uri(each.item.id))
-                for each in found
+                for each in hits
             ]
         )
         return answer(results, results.model_dump_json())

@@ -123,10 +123,10 @@ class Cursor:
     @classmethod
     def from_text(cls, text: str) -> "Cursor":
         """Return what `to_text` wrote; any other text is the id of an item."""
-        found = _CURSOR.fullmatch(text)
-        if found is None:
+        match = _CURSOR.fullmatch(text)
+        if match is None:
             return cls(text)
-        digits, mark, rest = found.groups()
+        digits, mark, rest = match.groups()
         try:
             instant = _FIRST_INSTANT + int(digits, 16) * _MICROSECOND
         except OverflowError:

@@ -137,11 +137,11 @@ def cut_before(pattern: re.Pattern[str], text: str) -> Iterator[str]:
     """Yield *text* in pieces of about `SLICE` characters, cut before a match of one character."""
     start, looked = 0, SLICE
     while len(text) - looked > SLICE:
-        found = pattern.search(text, looked, looked + SLICE)
+        match = pattern.search(text, looked, looked + SLICE)
         looked += SLICE
-        if found is not None:
-            yield text[start : found.start()]
-            start = found.start()
+        if match is not None:
+            yield text[start : match.start()]
+            start = match.start()
             looked = start + SLICE
     yield text[start:] if start else text
 
@@ -197,9 +197,9 @@ def search(
         return pattern.search(text, start)
     for at in range(start, len(text), SLICE):
         end = at + SLICE
-        found = pattern.search(text, at, end + reach)
-        if found is not None and found.start() < end:
-            return found if found.end() <= end else pattern.search(text, found.start())
+        match = pattern.search(text, at, end + reach)
+        if match is not None and match.start() < end:
+            return match if match.end() <= end else pattern.search(text, match.start())
     return None
 
 

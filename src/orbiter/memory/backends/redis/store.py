@@ -306,12 +306,12 @@ class RedisMemoryStore(AsyncContextStore):
         The scope that fewest items have is read from its newest item on, so the cost of a *query*,
         *memory_type*, *status* or *where* that few of them match grows with their number.
         """
-        asked = Query(
+        filters = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
-        check_order(order, asked)
+        check_order(order, filters)
         older, newer = check_cursor("before", before), check_cursor("after", after)
-        return await self._items.search(asked, before=older, after=newer, order=order)
+        return await self._items.search(filters, before=older, after=newer, order=order)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Return how many items there are, or how many match *metadata*."""

@@ -38,13 +38,13 @@ def as_of(
     before: Cursor | None,
 ) -> Steps[list[MemoryItem]]:
     """Return the items that matched then, newest first."""
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     last: Place | Cursor | None = None
     if before is not None:
         last = yield from place_of(dialect, "before", before, query.wanted)
     looks_inside = bool(query.needle) or query.condition is not None
-    while len(found) < query.limit:
-        size = min(query.limit - len(found), MAX_LIMIT)
+    while len(items) < query.limit:
+        size = min(query.limit - len(items), MAX_LIMIT)
         if looks_inside:
             size = max(size, CHUNK)
         # By themselves, as the indexes of a scope hold what is not deleted only.
@@ -57,11 +57,11 @@ def as_of(
             item = decode(row[: len(READ)])
             # What an item was while it was another's is not shown either.
             if query.matches(item) and not _was_over(item, moment):
-                found.append(item)
+                items.append(item)
         if len(rows) < size:
             break
         last = Place(rows[-1][-2], rows[-1][-1])
-    return found[: query.limit]
+    return items[: query.limit]
 
 
 def _was_over(item: MemoryItem, moment: datetime) -> bool:

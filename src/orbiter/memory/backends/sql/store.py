@@ -271,16 +271,16 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         says; a cursor must then still be stored. With *deleted* only what was soft-deleted and can
         be restored is found, and nothing else.
         """
-        asked = Query(
+        filters = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
         if not isinstance(deleted, bool):
             raise QueryError(f"`deleted` must be True or False, not {deleted!r}")
-        check_order(order, asked)
+        check_order(order, filters)
         older, newer = check_cursor("before", before), check_cursor("after", after)
         rows = await self._read(
-            lambda: self._operations.search(asked, older, newer, deleted=deleted, order_by=order),
-            alone=not asked.needle and older is None and newer is None,
+            lambda: self._operations.search(filters, older, newer, deleted=deleted, order_by=order),
+            alone=not filters.needle and older is None and newer is None,
         )
         items = await self._items_of(rows)
         await self._log_items("search", items, metadata)
@@ -491,9 +491,10 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         `created_at` counts from then.
         """
         instant = check_instant("moment", moment)
-        asked = Query(query, metadata, memory_type, limit=limit, where=where)
+        filters = Query(query, metadata, memory_type, limit=limit, where=where)
         ids = None if item_ids is None else check_several_ids(item_ids)
         last = check_cursor("before", before)
-        found = await self._read(lambda: as_of(self._operations.dialect, instant, asked, ids, last))
-        await self._log_items("as_of", found, metadata)
-        return found
+        dialect = self._operations.dialect
+        items = await self._read(lambda: as_of(dialect, instant, filters, ids, last))
+        await self._log_items("as_of", items, metadata)
+        return items

@@ -339,8 +339,10 @@ async def _clean_pages(file: SQLiteFile) -> list[str]:
     until = monotonic() + PATIENCE
     while not await file.read(is_written_back, writing=True):
         if monotonic() > until:
-            told = f"`{file.path}` is read by someone who began before, so what was erased is still"
-            return [f"{told} in it or its journal; repeat the erasure when that reader is done"]
+            message = (
+                f"`{file.path}` is read by someone who began before, so what was erased is still"
+            )
+            return [f"{message} in it or its journal; repeat the erasure when that reader is done"]
         await asyncio.sleep(PAUSE)
     return []
 

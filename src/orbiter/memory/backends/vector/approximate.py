@@ -55,6 +55,6 @@ class Candidates:
                     # Of two threads that add at once, one may leave the other's vector where no
                     # search comes by: up to 11 of 2,000 were lost.
                     self._index.add(keys.view(np.uint64), vectors, threads=1)
-            found = self._index.search(towards, 2 * count + 32)
-            keys = np.asarray(found.keys)
+            matches = self._index.search(towards, 2 * count + 32)
+            keys = np.asarray(matches.keys)
         return keys.view(np.int64)

@@ -197,17 +197,17 @@ class VectorMemoryStore:
         and *until* bound `created_at`, the second excluded; *where* says what must hold of fields
         and of keys of `metadata.extra`: see `docs/backends.md#where`.
         """
-        asked = Query(
+        filters = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
-        if not asked.limit or not len(self):  # which removes what is over
+        if not filters.limit or not len(self):  # which removes what is over
             return []
         if not query.strip():
-            return [copy_item(item) for item in self._index.newest(asked)]
+            return [copy_item(item) for item in self._index.newest(filters)]
         (vector,) = await self._embed([query])
         if vector is None:
             return []
-        return [copy_item(item) for item, _ in await self._nearest(vector, asked)]
+        return [copy_item(item) for item, _ in await self._nearest(vector, filters)]
 
     async def nearest(
         self, vector: Sequence[float], query: Query

@@ -414,7 +414,7 @@ def _end_of(fact: FactMemory, of_key: Sequence[FactMemory]) -> str:
 
 
 async def _paged(store: MemoryStore, wanted: Query) -> list[MemoryItem]:
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     while True:
         page = await store.search(  # type: ignore[call-arg]  # stores that find by words page, too
             metadata=wanted.metadata,
@@ -422,23 +422,23 @@ async def _paged(store: MemoryStore, wanted: Query) -> list[MemoryItem]:
             status=wanted.status,
             limit=PAGE,
             where=wanted.where,
-            before=found[-1] if found else None,
+            before=items[-1] if items else None,
         )
-        found += page
+        items += page
         if len(page) < PAGE:
-            return found
+            return items
 
 
 async def _at_once(store: MemoryStore, wanted: Query) -> list[MemoryItem]:
     """Read from a store that only has the basics, and more of it until that is all."""
     limit = PAGE
     while True:
-        found = await store.search(
+        items = await store.search(
             metadata=wanted.metadata,
             memory_type=wanted.memory_type,
             status=wanted.status,
             limit=limit,
         )
-        if len(found) < limit:
-            return found
+        if len(items) < limit:
+            return items
         limit *= 4

@@ -156,8 +156,8 @@ def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a problem without its words: they may be of memories, or of what was asked."""
     if found is None:
         return None
-    told = "the details were lost when the server stopped; ask again"
-    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": told}
+    message = "the details were lost when the server stopped; ask again"
+    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": message}
 
 
 def load_job(record: Mapping[str, Any]) -> Job | None:

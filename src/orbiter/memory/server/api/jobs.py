@@ -143,8 +143,8 @@ class Jobs:
 
     async def _begin(self, job: Job, target: Any) -> Job:
         if not self._link.limits.take(under_way(job), _MAX_JOBS):
-            told = f"a key may have at most {_MAX_JOBS} running jobs"
-            raise HTTPProblem(429, told, headers={"Retry-After": "5"})
+            message = f"a key may have at most {_MAX_JOBS} running jobs"
+            raise HTTPProblem(429, message, headers={"Retry-After": "5"})
         self._keep(job)
         try:
             await self._write(job)
@@ -205,8 +205,8 @@ class Jobs:
             self._link.limits.take(under_way(job), sys.maxsize)
             job.attempts += 1
             if job.attempts > _ATTEMPTS:
-                told = f"the job was interrupted {_ATTEMPTS} times; see the log of the server"
-                await self._end(job, problem_=problem(500, told, kind="InternalError"))
+                message = f"the job was interrupted {_ATTEMPTS} times; see the log of the server"
+                await self._end(job, problem_=problem(500, message, kind="InternalError"))
                 continue
             await self._write(job)
             self._launch(job, self._target(job))

@@ -114,9 +114,9 @@ async def _server(ask: Ask) -> list[Check]:
         valid = [key for key in known if key.is_open(now)]
         admins = sum(1 for key in valid if key.role == "admin")
         over = len(known) - len(valid)
-        told = f"{len(valid)} valid, {admins} of them administrators; {over} revoked or expired"
+        message = f"{len(valid)} valid, {admins} of them administrators; {over} revoked or expired"
         cure = "" if valid else ask.server.key_command()
-        checks.append(Check("keys", "ok" if valid else "wrong", told, cure))
+        checks.append(Check("keys", "ok" if valid else "wrong", message, cure))
     checks.append(_transport(ask, is_local=is_local))
     changes = (
         "none: this server is read-only"

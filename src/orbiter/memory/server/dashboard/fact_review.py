@@ -108,11 +108,11 @@ async def decide(ask: Ask) -> Toast:
     fact_id, facts = ask.text("id"), await _facts_of(ask, ask.text("id"))
     if ask.text("to") == "accepted":
         fact = await facts.accept(fact_id)
-        told = f"Accepted: {fact.key}. Retract it on the page of facts if it was wrong."
+        message = f"Accepted: {fact.key}. Retract it on the page of facts if it was wrong."
     else:
         fact = await facts.discard(fact_id)
-        told = f"Discarded: {fact.key}. Restore the previous version to make it a draft again."
-    return Toast(await memory_data(ask), told)
+        message = f"Discarded: {fact.key}. Restore the previous version to make it a draft again."
+    return Toast(await memory_data(ask), message)
 
 
 async def _decided(ask: Ask, fact: FactMemory, how: str) -> Data:

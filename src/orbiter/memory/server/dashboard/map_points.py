@@ -254,15 +254,15 @@ async def has_vectors(handle: ScopedMemory) -> bool:
 
 
 async def _newest(handle: ScopedMemory) -> list[MemoryItem]:
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     cursor: str | None = None
-    while len(found) < MOST:
-        page = await handle.list(limit=min(_CHUNK, MOST - len(found)), cursor=cursor)
-        found += page
+    while len(items) < MOST:
+        page = await handle.list(limit=min(_CHUNK, MOST - len(items)), cursor=cursor)
+        items += page
         cursor = page.next
         if cursor is None:
             break
-    return found
+    return items
 
 
 async def _vectors(handle: ScopedMemory, item_ids: list[str]) -> tuple[dict[str, bytes], int]:

@@ -262,34 +262,34 @@ class Rank:
 
 async def rank_of(handle: ScopedMemory, item: MemoryItem, query: str) -> Rank:
     """Ask *query*, and return what becomes of *item*."""
-    found = await handle.recall(query, k=_HITS, explain=True)
+    hits = await handle.recall(query, k=_HITS, explain=True)
     place: int | None = None
     relevance: float | None = None
     score: float | None = None
     reasons: tuple[Reason, ...] = ()
     verdict = ""
-    for number, hit in enumerate(found, 1):
+    for number, hit in enumerate(hits, 1):
         if hit.item.id == item.id:
             place, relevance = number, hit.relevance
             score, reasons = hit.score, tuple(hit.why)
-            verdict = f"Number {number} of {found.considered:,} candidates"
+            verdict = f"Number {number} of {hits.considered:,} candidates"
         elif any(each.id == item.id for each in hit.repeats):
             verdict = f"Left out: number {number} says the same"
     if place is None:
-        out = next((each for each in found.left_out if each.item.id == item.id), None)
+        out = next((each for each in hits.left_out if each.item.id == item.id), None)
         if out is not None:
             relevance, score, reasons = out.relevance, out.score, tuple(out.why)
             verdict = verdict or f"Left out: {out.told}"
     return Rank(
         query,
-        verdict or _unfound(item, found.considered),
+        verdict or _unfound(item, hits.considered),
         place is not None,
         place,
         relevance,
         score,
         _weights(reasons),
-        found.considered,
-        found.question,
+        hits.considered,
+        hits.question,
     )
 
 
@@ -310,8 +310,8 @@ async def related_to(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]
     query = item.content[:_ASKED].strip()
     if not query:
         return []
-    found = await handle.recall(query, k=_RELATED + 1)
-    return [hit.item for hit in found if hit.item.id != item.id][:_RELATED]
+    hits = await handle.recall(query, k=_RELATED + 1)
+    return [hit.item for hit in hits if hit.item.id != item.id][:_RELATED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,13 +112,13 @@ def _ago(moment: datetime) -> str:
         (86_400 * 700, 86_400 * 30.44, " mo"),
     ):
         if size < most:
-            told = f"{int(size // unit)}{name}"
+            message = f"{int(size // unit)}{name}"
             break
     else:
-        told = f"{int(size // (86_400 * 365.25))} y"
+        message = f"{int(size // (86_400 * 365.25))} y"
     if size < 5:
         return "now"
-    return f"{told} ago" if seconds > 0 else f"in {told}"
+    return f"{message} ago" if seconds > 0 else f"in {message}"
 
 
 def _when(moment: datetime) -> str:

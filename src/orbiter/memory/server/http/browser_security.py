@@ -128,11 +128,11 @@ def _is_ours(scope: Scope, text: str, scheme: str, port: int, allowed: Sequence[
 
 @lru_cache(maxsize=256)
 def _is_name(text: str, scheme: str, here: str | None, port: int, allowed: tuple[str, ...]) -> bool:
-    found = _HOST.fullmatch(text.lower())
-    if found is None:
+    match = _HOST.fullmatch(text.lower())
+    if match is None:
         return False
-    name = found[1]
-    asked = int(found[2]) if found[2] else _PORTS[scheme]
+    name = match[1]
+    asked = int(match[2]) if match[2] else _PORTS[scheme]
     # The very number that the request came to is one that nobody else can claim.
     if asked == port and (name in _LOOPBACK or name.strip("[]") == here):
         return True

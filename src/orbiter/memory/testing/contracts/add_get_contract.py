@@ -85,9 +85,9 @@ class CoreContract(Contract):
         await add_all(store, [person(f"of {item_id}", id=item_id) for item_id in ids])
 
         for item_id in ids:
-            found = await store.get(item_id)
-            assert found is not None, item_id
-            assert (found.id, found.content) == (item_id, f"of {item_id}")
+            item = await store.get(item_id)
+            assert item is not None, item_id
+            assert (item.id, item.content) == (item_id, f"of {item_id}")
         for near in ("aLICE", "alice  ", "\talice", "ALICE1", "a" * 255, "alice%"):
             assert await store.get(near) is None, near
 

@@ -86,9 +86,9 @@ class ConcurrencyContract(Contract):
 
         # A server may still carry out what was cancelled; in the end both reads agree.
         for _ in range(100):
-            found = await store.get("one")
-            assert found is not None
-            if await store.search(query=found.content) == [found]:
+            item = await store.get("one")
+            assert item is not None
+            if await store.search(query=item.content) == [item]:
                 break
             await asyncio.sleep(0.02)
         else:

@@ -39,10 +39,10 @@ class ConversationContract(Contract):
         for item in added:
             await store.add(item)
 
-        found = await store.search()
+        items = await store.search()
 
-        assert [item.id for item in found] == [item.id for item in added]
-        assert [item.created_at for item in found] == [item.created_at for item in added]
+        assert [item.id for item in items] == [item.id for item in added]
+        assert [item.created_at for item in items] == [item.created_at for item in added]
 
     @needs(conversation=True)
     async def test_a_clock_that_is_set_back_drops_no_tool_group(self, store: MemoryStore) -> None:
@@ -52,9 +52,9 @@ class ConversationContract(Contract):
             item.__dict__["created_at"] = now + timedelta(seconds=seconds)
             await store.add(item)
 
-        found = await store.search()
+        items = await store.search()
 
-        assert [item.memory_type for item in found] == ["human", "ai", "tool", "tool", "ai"]
+        assert [item.memory_type for item in items] == ["human", "ai", "tool", "tool", "ai"]
 
     @needs(conversation=True)
     async def test_a_call_without_all_its_results_is_left_out(self, store: MemoryStore) -> None:
@@ -102,8 +102,8 @@ class ConversationContract(Contract):
             await store.add(item)
 
         for limit in (*range(12), 1000):
-            found = await store.search(limit=limit, query=rng.choice(("", "", "a", "ok")))
-            assert len(found) <= limit
-            assert complete_tool_groups(found) == found
+            items = await store.search(limit=limit, query=rng.choice(("", "", "a", "ok")))
+            assert len(items) <= limit
+            assert complete_tool_groups(items) == items
             for format in FORMATS:
-                assert validate(to_messages(found, format).messages, format) == []
+                assert validate(to_messages(items, format).messages, format) == []

@@ -64,24 +64,24 @@ class ExpiryContract(Contract):
         await add_all(store, _talk())
 
         assert [await store.get(f"n{n}") is None for n in range(10)] == [False, True] * 5
-        found = await store.search(metadata=of("ann"))
-        assert contents(found) == self._ordered(*(f"apple {n}" for n in (0, 2, 4, 6)))
+        items = await store.search(metadata=of("ann"))
+        assert contents(items) == self._ordered(*(f"apple {n}" for n in (0, 2, 4, 6)))
 
     @needs(expiry=True)
     async def test_what_is_over_takes_no_room(self, store: MemoryStore) -> None:
         await add_all(store, _talk())
 
-        found = await store.search(metadata=of("ann"), limit=3)
+        items = await store.search(metadata=of("ann"), limit=3)
 
-        assert contents(found) == self._ordered("apple 2", "apple 4", "apple 6")
+        assert contents(items) == self._ordered("apple 2", "apple 4", "apple 6")
 
     @needs(expiry=True, text="substring")
     async def test_what_is_over_is_found_by_no_text(self, store: MemoryStore) -> None:
         await add_all(store, _talk())
 
         assert await store.search(query="apple 7") == []
-        found = await store.search(query="APPLE", limit=2)
-        assert contents(found) == self._ordered("apple 6", "apple 8")
+        items = await store.search(query="APPLE", limit=2)
+        assert contents(items) == self._ordered("apple 6", "apple 8")
 
     @needs(expiry=True)
     async def test_what_is_over_is_not_cleared_once_more(self, store: MemoryStore) -> None:
@@ -143,8 +143,8 @@ class ExpiryContract(Contract):
             ]
         )
 
-        found = await store.get("one")
-        assert (found.content, found.version, found.created_at) == (
+        item = await store.get("one")
+        assert (item.content, item.version, item.created_at) == (
             *("new", 1),
             START + timedelta(seconds=5),
         )

@@ -52,9 +52,9 @@ class FilterContract(Contract):
     async def test_extra_never_filters(self, store: MemoryStore) -> None:
         await store.add(person("hi", metadata=MemoryMetadata(user_id="u", extra={"k": 1})))
 
-        found = await store.search(metadata=MemoryMetadata(user_id="u", extra={"k": 2}))
+        items = await store.search(metadata=MemoryMetadata(user_id="u", extra={"k": 2}))
 
-        assert contents(found) == ["hi"]
+        assert contents(items) == ["hi"]
 
     @needs(text="substring")
     async def test_what_is_not_indexed_is_listed_and_found_by_filters(
@@ -104,9 +104,9 @@ class FilterContract(Contract):
             await store.add(person("other", metadata=MemoryMetadata(**others, **{name: "you"})))
             await store.add(person("nobody's", metadata=MemoryMetadata(**others)))
 
-            found = await store.search(metadata=MemoryMetadata(**others, **{name: "me"}))
+            items = await store.search(metadata=MemoryMetadata(**others, **{name: "me"}))
 
-            assert contents(found) == ["mine"], name
+            assert contents(items) == ["mine"], name
 
     async def test_type_and_status_filter(self, store: MemoryStore) -> None:
         await store.add(person("said", status=MemoryStatus.DRAFT))
@@ -415,9 +415,9 @@ class WhereContract(Contract):
         await add_all(store, [*newer])
 
         for where in ({"n": 7}, {"n": {"$gt": 6.5}}, {"content": "old"}):
-            found = await store.search(where=where, limit=1, metadata=of("u"))
+            items = await store.search(where=where, limit=1, metadata=of("u"))
 
-            assert contents(found) == ["old"], where
+            assert contents(items) == ["old"], where
 
     @needs(where=True)
     async def test_where_joins_the_other_filters(self, store: Any) -> None:
@@ -425,9 +425,9 @@ class WhereContract(Contract):
             who = MemoryMetadata(user_id=user, extra={"n": n})
             await store.add(person(content, metadata=who))
 
-        found = await store.search(where={"n": 2}, metadata=of("u"), memory_type="human")
+        items = await store.search(where={"n": 2}, metadata=of("u"), memory_type="human")
 
-        assert contents(found) == ["b"]
+        assert contents(items) == ["b"]
         assert await store.search(where={"n": 2}, memory_type="ai") == []
         assert len(await store.search(where={})) == 3
 

@@ -35,9 +35,9 @@ class InsertContract(Contract):
         assert await store.insert([person("1", 1, version=7), person("2", 1), person("3", 1)])
         assert await store.insert([])
 
-        found = await store.search()
-        assert contents(found) == self._ordered("1", "2", "3")
-        assert {item.version for item in found} == {1}
+        items = await store.search()
+        assert contents(items) == self._ordered("1", "2", "3")
+        assert {item.version for item in items} == {1}
 
     @needs(insert=True)
     async def test_insert_stores_nothing_where_one_id_is_used(self, store: Any) -> None:
@@ -63,8 +63,8 @@ class InsertContract(Contract):
 
             assert results.count(True) == 1
             winner = results.index(True)
-            found = await store.search(metadata=of(str(winner)), limit=100)
-            assert {item.id for item in found} >= set(orders[winner])
+            items = await store.search(metadata=of(str(winner)), limit=100)
+            assert {item.id for item in items} >= set(orders[winner])
             there = [await store.get(item_id) for item_id in ids]
             assert {each.metadata.user_id for each in there if each} == {str(winner)}
             assert {each.version for each in there if each} == {1}
@@ -78,8 +78,8 @@ class InsertContract(Contract):
                 store.insert(_batch("insert", ids)), store.add(added)
             )
 
-            found = await store.get(ids[1])
-            assert (found.content, found.version) == ("added", 2 if is_stored else 1)
+            item = await store.get(ids[1])
+            assert (item.content, item.version) == ("added", 2 if is_stored else 1)
             others = [await store.get(item_id) is not None for item_id in (ids[0], ids[2])]
             assert others == [is_stored, is_stored]
 

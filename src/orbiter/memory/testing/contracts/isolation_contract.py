@@ -111,12 +111,12 @@ class _Rows:
                 self._having[pair].discard(item_id)
 
 
-def _judge(query: Query, rows: _Rows, found: Sequence[MemoryItem], able: Capabilities) -> None:
+def _judge(query: Query, rows: _Rows, items: Sequence[MemoryItem], able: Capabilities) -> None:
     if able.text == "meaning":  # then every row answers, one better than the other
         query = _without_text(query)
     expected = rows.matching(query)
-    ids = [item.id for item in found]
-    for item in found:
+    ids = [item.id for item in items]
+    for item in items:
         if item.id not in expected or not query.matches(item):
             raise AssertionError(
                 f"a foreign row: {query!r} found `{item.id}`, which is {item.metadata!r}"
@@ -140,14 +140,14 @@ def _without_text(query: Query) -> Query:
 
 async def _ask(store: Any, query: Query, able: Capabilities) -> list[MemoryItem]:
     given: dict[str, Any] = {"where": query.where} if able.where else {}
-    found: list[MemoryItem] = await store.search(
+    items: list[MemoryItem] = await store.search(
         query=query.text,
         metadata=query.metadata,
         memory_type=query.memory_type,
         limit=query.limit,
         **given,
     )
-    return found
+    return items
 
 
 # What is written and asked
@@ -244,8 +244,8 @@ class IsolationContract(Contract):
             await store.add(HumanMemory(content="of nobody"))
 
             for value in HOSTILE_IDS:
-                found = await store.search(metadata=of(value, name), limit=1000)
-                assert [item.content for item in found] == [f"of {value}"], (name, value)
+                items = await store.search(metadata=of(value, name), limit=1000)
+                assert [item.content for item in items] == [f"of {value}"], (name, value)
 
     async def test_no_id_clears_the_items_of_another(self, store: MemoryStore) -> None:
         for name in self.capabilities.scope:
@@ -263,9 +263,9 @@ class IsolationContract(Contract):
         others = [HumanMemory(content="door code 2", metadata=of("bob")) for _ in range(300)]
         await add_all(store, [*others])
 
-        found = await store.search(query="door code", metadata=of("ann"), limit=1)
+        items = await store.search(query="door code", metadata=of("ann"), limit=1)
 
-        assert [item.content for item in found] == ["door code 1"]
+        assert [item.content for item in items] == ["door code 1"]
 
     async def test_a_query_does_not_cross_users(self, store: MemoryStore) -> None:
         await store.add(HumanMemory(content="door code", metadata=of("ann")))

@@ -173,9 +173,9 @@ class InsertionContract(Contract):
 
         for where in (no_other, {"user_id": who.get("user_id")}):
             asked = {"metadata": scope, "where": where, "order": "insertion"}
-            found = await store.search(**asked, limit=100)
-            assert contents(found) == expected
-            assert [item.created_at for item in reversed(found)] == [
+            items = await store.search(**asked, limit=100)
+            assert contents(items) == expected
+            assert [item.created_at for item in reversed(items)] == [
                 START + timedelta(seconds=seconds) for seconds in TIMES
             ]
             assert contents(await store.search(**asked, limit=3)) == expected[:3]
@@ -214,8 +214,8 @@ class InsertionContract(Contract):
         await store.add(person("n4", id="i4-None", metadata=moved))
         await store.add(person("n4", id="i4-None", metadata=TALK))
 
-        found = await store.search(metadata=TALK, order="insertion", limit=100)
-        assert contents(found) == expected
+        items = await store.search(metadata=TALK, order="insertion", limit=100)
+        assert contents(items) == expected
         assert await store.search(metadata=moved, order="insertion") == []
 
     @needs(insertion_order=True, versions=True)
@@ -227,10 +227,10 @@ class InsertionContract(Contract):
         for number in (5, 2):
             await store.restore(f"i{number}-None")
 
-        found = await store.search(metadata=TALK, order="insertion", limit=100)
+        items = await store.search(metadata=TALK, order="insertion", limit=100)
 
         assert contents(left) == [each for each in expected if each not in ("n2", "n5")]
-        assert contents(found) == expected
+        assert contents(items) == expected
 
     @needs(insertion_order=True, bulk_delete=True)
     async def test_what_is_removed_leaves_the_order_as_it_was(self, store: Any) -> None:
@@ -240,8 +240,8 @@ class InsertionContract(Contract):
 
         await store.add(_said(7, 5))
 
-        found = await store.search(metadata=TALK, order="insertion", limit=100)
-        assert contents(found) == ["n7", *expected[1:-1]]
+        items = await store.search(metadata=TALK, order="insertion", limit=100)
+        assert contents(items) == ["n7", *expected[1:-1]]
 
     @needs(insertion_order=True)
     async def test_an_order_is_asked_for_by_name_and_of_a_conversation(self, store: Any) -> None:
@@ -307,5 +307,5 @@ def _spoken(text: str) -> list[int]:
 
 
 async def _oldest_first(store: Any) -> list[str]:
-    found = await store.search(metadata=TALK, order="insertion", limit=1000)
-    return contents(found)[::-1]
+    items = await store.search(metadata=TALK, order="insertion", limit=1000)
+    return contents(items)[::-1]

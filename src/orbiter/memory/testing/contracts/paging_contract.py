@@ -44,13 +44,13 @@ class PagingContract(Contract):
         expected = await _fill(store)
         asked = {"metadata": of("ann"), "limit": size, "query": query}
 
-        found: list[MemoryItem] = []
-        while page := await store.search(**asked, before=found[-1] if found else None):
+        items: list[MemoryItem] = []
+        while page := await store.search(**asked, before=items[-1] if items else None):
             assert len(page) <= size
-            found += page
-            assert len(found) <= len(expected), "the pages have no end"
+            items += page
+            assert len(items) <= len(expected), "the pages have no end"
 
-        assert contents(found) == expected
+        assert contents(items) == expected
 
     @needs(paging=True)
     @pytest.mark.parametrize("size", [1, 4, 22, 50])
@@ -109,16 +109,16 @@ class PagingContract(Contract):
         expected = await _fill(store)
         asked = {"metadata": of("ann"), "limit": 4, "query": query}
 
-        found: list[MemoryItem] = []
-        while page := await store.search(**asked, before=found[-1] if found else None):
-            found += page
-            assert len(found) <= len(expected), "the pages have no end"
+        items: list[MemoryItem] = []
+        while page := await store.search(**asked, before=items[-1] if items else None):
+            items += page
+            assert len(items) <= len(expected), "the pages have no end"
             # Its own instant, a time to live that has passed: it is gone for good.
             await store.add(page[-1].model_copy(update={"expires_at": START}))
             if hasattr(store, "sweep"):
                 await store.sweep()
 
-        assert contents(found) == expected
+        assert contents(items) == expected
 
     @needs(paging=True, expiry=True)
     async def test_a_cursor_whose_id_was_given_out_again_stands_where_it_stood(

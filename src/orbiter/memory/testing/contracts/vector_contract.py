@@ -170,9 +170,9 @@ class MeaningContract(Contract):
             ]
             await add_all(store, [*others, person("90 mine", metadata=of("me", name))])
 
-            found = await store.search(query="0", metadata=of("me", name), limit=1)
+            items = await store.search(query="0", metadata=of("me", name), limit=1)
 
-            assert contents(found) == ["90 mine"], name
+            assert contents(items) == ["90 mine"], name
         await store.clear()
         drafts = [person(f"0 {number}", status=MemoryStatus.DRAFT) for number in range(40)]
         await add_all(store, [*drafts, AIMemory(content="90 ai"), person("60 kept")])
