@@ -147,7 +147,7 @@ UNREADABLE: dict[Format, list[tuple[Any, str]]] = {
     ],
     "anthropic": [
         *ANY,
-        ({"role": "system", "content": "x"}, "unknown role 'system'"),
+        ({"role": "critic", "content": "x"}, "unknown role 'critic'"),
         ({"role": "user"}, "`content`"),
         (user([{"type": "tool_result", "content": "x"}]), "`tool_use_id`"),
         (user([{"type": "tool_result", "tool_use_id": ["t"]}]), "`tool_use_id`"),

@@ -1,10 +1,13 @@
 """Anthropic Messages: what is read, and that it is written back as it was."""
 
+from typing import Any
+
 import pytest
 from tests.messages._conversations import ANTHROPIC
 from tests.messages._views import answered, rewritten, said, there_and_back
 
-from orbiter.memory.messages import Message, from_messages, to_messages, validate
+from orbiter.memory.errors import MessageError
+from orbiter.memory.messages import Message, format_of, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, ToolMemory
 
 ASK: Message = {"role": "user", "content": "List the files."}
@@ -189,3 +192,38 @@ def test_thinking_without_its_signature_is_reported_and_not_sent() -> None:
     sent = to_messages(from_messages(messages, "anthropic"), "anthropic").messages
     assert validate(sent, "anthropic") == []
     assert thought not in sent[1]["content"]
+
+
+@pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
+def test_a_system_message_among_the_others_is_system_text(content: Any) -> None:
+    messages: list[Message] = [
+        {"role": "user", "content": "Hello."},
+        {"role": "system", "content": content},
+        {"role": "assistant", "content": "Hello, Ann."},
+    ]
+
+    written = to_messages(from_messages(messages, "anthropic"), "anthropic")
+
+    assert written == [messages[0], messages[2]]
+    assert written.system == "Be brief."
+
+
+def test_a_system_message_with_more_than_text_is_refused() -> None:
+    tool = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}
+
+    with pytest.raises(MessageError, match="^message 0: .*`tool_addition`.*leave it out"):
+        from_messages([{"role": "system", "content": [tool]}], "anthropic")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}},
+        {"type": "mcp_tool_listing", "mcp_server_name": "files", "tools": []},
+    ],
+)
+def test_new_blocks_of_an_answer_are_known_without_a_format(block: Message) -> None:
+    answer: Message = {"role": "assistant", "content": [block, {"type": "text", "text": "Hi."}]}
+
+    assert format_of(answer) == "anthropic"
+    assert there_and_back([{"role": "user", "content": "Hello."}, answer], "anthropic")[1] == answer

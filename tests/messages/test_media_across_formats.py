@@ -18,7 +18,11 @@ PAIRS = list(permutations(FORMATS, 2))
 
 PICTURE: dict[Format, Message] = {
     "openai": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-    "openai-responses": {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
+    "openai-responses": {
+        "type": "input_image",
+        "detail": "auto",
+        "image_url": f"data:image/png;base64,{PNG}",
+    },
     "anthropic": {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": PNG},
@@ -27,7 +31,7 @@ PICTURE: dict[Format, Message] = {
 }
 PICTURE_BY_URL: dict[Format, Message] = {
     "openai": {"type": "image_url", "image_url": {"url": URL}},
-    "openai-responses": {"type": "input_image", "image_url": URL},
+    "openai-responses": {"type": "input_image", "detail": "auto", "image_url": URL},
     "anthropic": {"type": "image", "source": {"type": "url", "url": URL}},
     "gemini": {"fileData": {"mimeType": "image/png", "fileUri": URL}},
 }

@@ -161,3 +161,17 @@ def test_an_edited_result_still_answers_its_call() -> None:
 
     assert written[8]["tool_call_id"] == "call_table"
     assert written[8]["content"] == [{"type": "text", "text": "Open again."}]
+
+
+def test_the_result_of_a_function_call_is_written_as_a_tool_message_takes_it() -> None:
+    call = {"name": "list_files", "arguments": "{}"}
+    messages: list[Message] = [
+        ASK,
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "list_files", "content": "README.md"},
+    ]
+
+    items = from_messages(messages, "openai")
+
+    assert answered(items)[0][1:] == ("list_files", "README.md", False)
+    assert to_messages(items, "openai")[2].keys() == {"role", "content", "tool_call_id"}

@@ -37,6 +37,7 @@ from orbiter.memory.model.items import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
+    SystemMemory,
     ToolMemory,
     calls_of,
     result_id,
@@ -54,7 +55,7 @@ BLOCKS = frozenset(
     (
         "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document",
         "mcp_tool_use", "mcp_tool_result", "web_search_tool_result", "container_upload",
-        "search_result", "compaction",
+        "search_result", "compaction", "fallback", "mcp_tool_listing",
     )
 )  # fmt: skip
 """Types of blocks that only Anthropic has."""
@@ -189,6 +190,10 @@ def decode(
     """Yield items; a user message gives one per tool result, then one for the rest."""
     for index, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
+        if role == "system":
+            open_calls.speak()
+            yield _read_system(content, index, metadata)
+            continue
         if role not in ("user", "assistant"):
             raise MessageError(f"message {index}: unknown role {role!r}; use `user` or `assistant`")
         if role == "user":
@@ -207,6 +212,20 @@ def decode(
                 others = _with_ids(others, open_calls)
             follows = bool(results)
             yield _read_blocks(others, role, index, metadata, follows_results=follows)
+
+
+def _read_system(content: object, index: int, metadata: MemoryMetadata) -> SystemMemory:
+    """Return what the system says among the messages; it is written outside of them."""
+    if isinstance(content, str):
+        return build(SystemMemory, index, content=content, metadata=metadata)
+    blocks = must_be_blocks(content, index, "`content`")
+    for block in blocks:
+        if type_of(block) != "text":
+            raise MessageError(
+                f"message {index}: a block of type `{type_of(block)}` in a `system` message cannot "
+                "be kept, only text; leave it out"
+            )
+    return build(SystemMemory, index, content=joined_text(blocks), metadata=metadata)
 
 
 def _with_ids(blocks: list[Message], open_calls: OpenCalls) -> list[Message]:

@@ -205,7 +205,8 @@ def _as_tools(message: Mapping[str, Any], index: int) -> Mapping[str, Any]:
         if role != "assistant" or (held and not held & _SPEECH and not _has_calls(message)):
             raise MessageError(f"message {index}: `content` is missing; it has {keys_of(message)}")
     if role == "function":
-        return {**message, "role": "tool"}
+        rest = {key: value for key, value in message.items() if key != "name"}
+        return {**rest, "role": "tool", "tool_name": message.get("name")}
     if role != "assistant" or not isinstance(call, Mapping) or message.get("tool_calls"):
         return message
     rest = {key: value for key, value in message.items() if key != "function_call"}

@@ -406,7 +406,7 @@ def _for_openai(part: Part) -> Message | None:
 
 def _for_responses(part: Part) -> Message | None:
     if _is_picture(part):
-        return {"type": "input_image", "image_url": _address(part)}
+        return {"type": "input_image", "detail": "auto", "image_url": _address(part)}
     if _is_pdf(part):
         return {"type": "input_file", **_openai_file(part)}
     if part.kind == "file url" and _is_web(part) and not _media_of(part).startswith(_PLAYED):
