@@ -157,3 +157,21 @@ def test_a_picture_between_texts_and_calls_keeps_its_place() -> None:
     assert written[1]["content"] == "Here it is:\n[image]\nShall I send it?"
     assert len(written[1]["tool_calls"]) == 1
     assert items[1].content == "Here it is:\nShall I send it?"
+
+
+@pytest.mark.parametrize(
+    ("said_by_model", "text"),
+    [
+        ({"refusal": NO}, NO),
+        ({"audio": SOUND}, "A fox."),
+        ({"content": "Well.", "refusal": NO}, f"Well.\n{NO}"),
+    ],
+)
+def test_what_a_model_says_beside_its_content_reaches_bedrock(
+    said_by_model: Message, text: str
+) -> None:
+    answer: Message = {"role": "assistant", "content": None, **said_by_model}
+
+    written = to_messages(from_messages([ASK, answer], "openai"), "openai").as_bedrock()
+
+    assert written["messages"][1] == {"role": "assistant", "content": [{"text": text}]}

@@ -66,14 +66,23 @@ def parts_of(item: MemoryItem) -> list[Part]:
     written = _CODECS[format].encode([[item]])
     if role_of(item) == "ai" and len(written) > 1 and _is_opening(written[0]):
         written = written[1:]
-    parts = (part for message in written for part in _READERS[format](message))
+    parts = [part for message in written for part in _READERS[format](message)]
     is_model = role_of(item) == "ai"
+    if is_model and format == "openai":
+        parts = _with_speech(parts, item.content)
     return [
         part
         for part in parts
         if (part.kind != "text" or part.text.strip())
         and (is_model or not part.kind.endswith("thought"))  # only a model thinks
     ]
+
+
+def _with_speech(parts: list[Part], text: str) -> list[Part]:
+    """Return the parts of an answer of OpenAI that say *text*: a refusal has keys of its own."""
+    if "\n".join(part.text for part in parts if part.kind == "text") == text:
+        return parts
+    return [*(part for part in parts if part.kind != "text"), Part(text)]
 
 
 def _is_opening(message: Message) -> bool:
