@@ -5,7 +5,8 @@
 Every question is put to the real pipeline, with the model and without; what it measured for each of
 the ten hits, and which of them are evidence, goes into a logistic regression with a ridge. Beside
 the conversations of the files there are the notes of `benchmarks/_notes.py`, as notes and as what a
-user or an assistant says in a chat; nothing is fitted to those that differ in a name alone. Each
+user or an assistant says in a chat, and four of them in each message of a user; nothing is fitted
+to those that differ in a name alone. Each
 conversation is judged by a fit on all others, or each half of the questions by the other half where
 there is only one: a table of what relevance says against what is true, R@10 with the default of
 prompts, and the questions that nothing answers. `--write` puts a fit on everything into
@@ -63,15 +64,15 @@ K = 10
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TEXT = (
     *("own", "prev", "near", "speaker", "people", "assistant", "you", "assistant_you"),
-    *("note", "note_near", "chat", "chat_near", "brief", "brief_share"),
+    *("note", "note_near", "chat", "chat_near", "sentence", "brief", "brief_share"),
     *("times", "date", "asks_when", "when", "question", "length"),
 )
 VECTOR = ("cosine", "note_cosine", "brief_cosine")
-CONTEXT = ("prev", "near", "note_near", "chat_near")
+CONTEXT = ("prev", "near", "note_near", "chat_near", "sentence")
 NAMES = {
     "words": TEXT,
     "meaning": (*TEXT, *VECTOR),
-    "details": (*TEXT, *VECTOR, "detail", "detail_near"),
+    "details": (*TEXT, *VECTOR, "detail", "detail_near", "chat_detail"),
     "nearest": (*(name for name in TEXT if name not in CONTEXT), *VECTOR),
 }
 """What each set of weights weighs."""
@@ -80,6 +81,8 @@ OWN = {"notes": (NOTES, UNRELATED_QUESTIONS), "alike": (ALIKE, UNNAMED_QUESTIONS
 TOLD_BY = {"user": HumanMemory, "assistant": AIMemory}
 TOLD_AT_ONCE = 5
 """How many of them make a chat."""
+TOGETHER, IN_A_MESSAGE = "together", 4
+"""As which they are told in longer messages, and how many notes make one."""
 JUDGED = "alike"
 """Nothing is fitted to these: how often notes are alike is different for everybody."""
 
@@ -99,6 +102,8 @@ def notes(name: str) -> Conversation:
     """Return notes and their questions: by themselves, or as "notes, user" in chats of a user."""
     kind, _, teller = name.partition(", ")
     pairs, at = OWN[kind][0], datetime(2026, 5, 8, tzinfo=UTC)
+    if teller == TOGETHER:
+        return together(name, pairs, at)
     stated, others = [], []
     for number, (text, _) in enumerate(pairs):
         chat = str(number // TOLD_AT_ONCE) if teller else None
@@ -115,6 +120,24 @@ def notes(name: str) -> Conversation:
         for number, (_, text) in enumerate(pairs)
     ]
     items = sorted([*stated, *others], key=lambda item: item.created_at)
+    return Conversation(name, items, questions, ids)
+
+
+def together(name: str, pairs: Sequence[tuple[str, str]], at: datetime) -> Conversation:
+    """Return notes as a user tells them in a chat, several in each message."""
+    count = len(pairs) // IN_A_MESSAGE
+    owner = MemoryMetadata(user_id=name, session_id="1")
+    items: list[MemoryItem] = []
+    for number in range(count):
+        told_at = at + timedelta(minutes=number)
+        text = " ".join(f"{note}." for note, _ in pairs[number::count])
+        items.append(HumanMemory(content=text, metadata=owner, created_at=told_at))
+        items.append(beside("user", number, owner, told_at))
+    ids = {item.id: str(number) for number, item in enumerate(items)}
+    questions = [
+        Asked(str(number), text, name, frozenset((str(2 * (number % count)),)), None)
+        for number, (_, text) in enumerate(pairs)
+    ]
     return Conversation(name, items, questions, ids)
 
 
@@ -320,7 +343,8 @@ def main() -> int:
             model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
     tables: dict[str, dict[str, float]] = {}
     sets: dict[str, Path | str] = {path.name.partition(".")[0]: path for path in given.data}
-    sets |= {name: name for kind in OWN for name in (kind, *(f"{kind}, {one}" for one in TOLD_BY))}
+    ways = (*TOLD_BY, TOGETHER)
+    sets |= {name: name for kind in OWN for name in (kind, *(f"{kind}, {one}" for one in ways))}
     by_words = {name: asyncio.run(examples(data, None, ["hybrid"])) for name, data in sets.items()}
     report("without a model", by_words, "hybrid", ("words",), tables)
     if model is not None:

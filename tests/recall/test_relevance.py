@@ -14,6 +14,7 @@ from tests.recall.pools import NOW, START, turn
 
 from orbiter.memory import (
     AgentMemory,
+    HumanMemory,
     LocalEmbeddings,
     MemoryItem,
     MemoryMetadata,
@@ -21,6 +22,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.context import ContextManager
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.recall import (
     BoundRecall,
     RecallMode,
@@ -634,3 +636,29 @@ async def test_what_rather_answers_comes_before_what_does_not(local: LocalEmbedd
     assert scores == pytest.approx([sum(reason.points for reason in hit.why) for hit in hits])
     polite = {hit.content: hit.relevance for hit in hits}.get(_DINNER[-1][1], 0.0)
     assert polite < 0.1, "what is only polite answers nothing"
+
+
+_BUSY = (
+    "Busy week! My boss Karin moved our review to Friday, the cat had to go to the vet, and we "
+    "finally booked Lisbon for May. I also started to read a long novel again. Wish me luck, the "
+    "first chapters are slow."
+)
+_SCATTERED = (
+    "The boss of the level was hard. We booked a table for eight people at the new place. The vet "
+    "came along. It rained all evening. So we went home early by train."
+)
+
+
+@pytest.mark.parametrize("model", [None, LocalEmbeddings()], ids=["by words", "with the model"])
+async def test_one_sentence_of_a_long_message_may_answer(model: Embeddings | None) -> None:
+    ann = MemoryMetadata(user_id="ann", session_id="1")
+    texts = (_BUSY, _SCATTERED, "The garden is full of snails this year, it is no fun at all.")
+    async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
+        await store.add_many([HumanMemory(content=text, metadata=ann) for text in texts])
+
+        boss = await recall(store, "Who is my boss?", scope=ann)
+        train = await recall(store, "Did the vet book the train?", scope=ann)
+
+    assert next(hit.relevance for hit in boss if hit.item.content == _BUSY) >= 0.3
+    # Its words are from all over the text.
+    assert next(hit.relevance for hit in train if hit.item.content == _SCATTERED) < 0.3

@@ -17,6 +17,7 @@ from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._dates import closeness
 from orbiter.memory.recall._features import (
     FeatureTable,
+    best_passage,
     lenders,
     names_speaker,
     says_when,
@@ -24,6 +25,7 @@ from orbiter.memory.recall._features import (
 )
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
 from orbiter.memory.text import words
+from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
     "WEIGHTS",
@@ -95,6 +97,8 @@ _FILLER = 0.1
 """Not fitted: what is left of the relevance of what is only polite: "That sounds lovely"."""
 _BRIEF, _NOT_BRIEF = 2.2, 2.8
 """Not fitted: `length` up to which a message is brief, 8 terms, and from which it is not, 15."""
+_MAX_BYTES = 8 * 2**20
+"""How much is remembered of the sentences of texts."""
 _ECHO = -3.0
 """Not fitted: the question that was just stored must not be its own answer."""
 
@@ -118,6 +122,7 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
         values |= measures_of_vector(values, cosine, coverage=pool.coverage)
         if place in table.details:
             values["detail"], values["detail_near"] = table.details[place]
+            values["chat_detail"] = values["chat"] * values["detail"]
     return values
 
 
@@ -126,7 +131,7 @@ def measures_of_text(
 ) -> dict[str, float]:
     """Return what is measured of an item by itself; *names* are those before a colon that speak."""
     terms, is_asking = terms_of(item), asks(item, is_question=is_question(item.content))
-    held, length = terms & frozenset(question.terms), math.log1p(len(terms))
+    held, length = frozenset(question.terms).intersection(terms), math.log1p(len(terms))
     share = _share(question.terms, held)
     speaker = speaker_of(item, names)
     is_note = not is_talk(item, names)
@@ -147,6 +152,7 @@ def measures_of_text(
         "note_near": share if is_note else 0.0,
         "chat": chat,
         "chat_near": chat * share,
+        "sentence": chat * _share_of_sentence(question, item, held) if chat and held else 0.0,
         "brief": brief,
         "brief_share": brief * share,
         "times": float(bool(question.times)),
@@ -170,6 +176,28 @@ def _is_implied(held: Set[str], *texts: str) -> bool:
 def _how_brief(length: float) -> float:
     """Return how much a message of a chat is like a note, from 0 to 1: one short statement."""
     return min(1.0, max(0.0, (_NOT_BRIEF - length) / (_NOT_BRIEF - _BRIEF)))
+
+
+def _share_of_sentence(question: Question, item: MemoryItem, held: frozenset[str]) -> float:
+    """Return how much of the question the best sentence of an item holds, from 0 to 1.
+
+    Who tells much at once answers by one sentence; words from all over a text meet by chance. What
+    a short text means without a word for it counts for each sentence.
+    """
+    if len(held) == 1 and "?" not in item.content:  # as mostly: it stands in a statement
+        return _share(question.terms, held)
+    passage = best_passage(item.content, held)
+    sentences = _sentences(passage)
+    implied = held.difference(*(terms for terms, _ in sentences))
+    if passage is not item.content:
+        implied = frozenset()
+    shares = (_share(question.terms, terms, implied) for terms, asks in sentences if not asks)
+    return max(shares, default=0.0)
+
+
+_sentences = text_cache(
+    max_bytes=_MAX_BYTES, size_of=lambda cut: sum(300 + 100 * len(terms) for terms, _ in cut)
+)(words.sentence_terms)
 
 
 def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> dict[str, float]:
@@ -336,23 +364,23 @@ def _weights(**values: float) -> Measures:
 # Fitted: `python -m benchmarks.recall_relevance --data … --write` replaces all below.
 WEIGHTS: Mapping[str, Measures] = MappingProxyType({
     "words": _weights(
-        always=-4.13, own=0.54, prev=1.92, near=1.21, speaker=2.08, people=-0.97, assistant=-3.26,
-        you=-2.18, assistant_you=3.66, note=0.58, note_near=4.41, chat=0.52, chat_near=-1.57,
-        brief=-1.67, brief_share=6.99, times=0.12, date=1.04, asks_when=-1.39, when=1.61,
-        question=-0.56, length=-0.14,
+        always=-3.92, own=0.47, prev=1.91, near=1.3, speaker=2.1, people=-0.98, assistant=-3.08,
+        you=-1.74, assistant_you=3.37, note=0.51, note_near=4.38, chat=0.55, chat_near=-3.72,
+        sentence=3.58, brief=-1.96, brief_share=7.32, times=-0.04, date=1.2, asks_when=-1.35,
+        when=1.59, question=-0.56, length=-0.2,
     ),
     "meaning": _weights(
-        always=-5.23, own=0.24, prev=1.5, near=0.84, speaker=1.99, people=-0.97, assistant=-3.13,
-        you=-2.02, assistant_you=3.77, note=-2.62, note_near=-0.48, chat=0.49, chat_near=-1.3,
-        brief=-1.65, brief_share=-1.8, times=-0.17, date=1.1, asks_when=-1.37, when=1.35,
-        question=-0.51, length=0.12, cosine=3.41, note_cosine=12.46, brief_cosine=8.86,
+        always=-5.04, own=0.16, prev=1.4, near=1.02, speaker=2.0, people=-0.98, assistant=-2.88,
+        you=-1.26, assistant_you=3.02, note=-2.69, note_near=-0.41, chat=0.94, chat_near=-4.44,
+        sentence=4.14, brief=-2.01, brief_share=-1.89, times=-0.3, date=1.17, asks_when=-1.35,
+        when=1.34, question=-0.54, length=0.06, cosine=3.5, note_cosine=12.28, brief_cosine=9.57,
     ),
     "details": _weights(
-        always=-6.64, own=0.22, prev=0.31, near=0.24, speaker=2.0, people=-0.98, assistant=-3.01,
-        you=-1.74, assistant_you=3.81, note=-2.15, note_near=0.13, chat=0.19, chat_near=-0.78,
-        brief=-1.34, brief_share=-1.1, times=-0.22, date=1.29, asks_when=-1.38, when=1.29,
-        question=-0.49, length=0.01, cosine=1.57, note_cosine=10.78, brief_cosine=7.42, detail=2.4,
-        detail_near=2.98,
+        always=-5.99, own=0.14, prev=0.39, near=0.58, speaker=1.98, people=-0.97, assistant=-2.7,
+        you=-1.05, assistant_you=3.07, note=-2.42, note_near=0.06, chat=-1.14, chat_near=-4.53,
+        sentence=2.91, brief=-1.89, brief_share=-1.35, times=-0.39, date=1.38, asks_when=-1.32,
+        when=1.26, question=-0.55, length=-0.08, cosine=1.51, note_cosine=11.08, brief_cosine=8.65,
+        detail=2.33, detail_near=2.31, chat_detail=3.95,
     ),
     "nearest": _weights(
         always=-4.66, own=0.55, speaker=2.69, people=-1.1, assistant=-4.95, you=-2.64,

@@ -33,6 +33,7 @@ __all__ = [
     "is_of_other_script",
     "is_unspaced",
     "passages",
+    "sentence_terms",
     "stem",
     "terms",
     "terms_of",
@@ -190,6 +191,17 @@ def implied_terms(text: str) -> list[str]:
     """Return those of its terms that no word of *text* has, and that it means all the same."""
     split = tokens(text)
     return _implied(split, text, terms_of(split, language=language_of(split, text)))
+
+
+def sentence_terms(text: str) -> list[tuple[frozenset[str], bool]]:
+    """Return the terms of the words of each sentence of *text*, and whether it is a question."""
+    sentences = list(_sentences(text))
+    split = [tokens(sentence) for sentence in sentences]
+    language = language_of([token for each in split for token in each], text)
+    return [
+        (frozenset(terms_of(each, language=language)), sentence.rstrip().endswith(("?", "？")))
+        for each, sentence in zip(split, sentences, strict=True)
+    ]
 
 
 def _implied(tokens: list[str], text: str, literal: list[str]) -> list[str]:
