@@ -181,6 +181,17 @@ _STAYS = {
         No scratch on the car any more.
         """,
     ),
+    "The meeting with Ben is on Monday.": (
+        ["When is the meeting with Ben?", "When do I meet Ben?"],
+        """
+        The meeting with Ana was postponed to Tuesday./The meeting with Ana is now on Tuesday.
+        The train was delayed on Monday./My flight was rebooked to Monday.
+        """,
+    ),
+    "My rent is 900 euros.": (
+        ["How much is my rent?", "Tell me about my rent"],
+        "Update: my rent is due on Friday./Update: the landlord sent a nice mail.",
+    ),
     "My sister Eva is vegetarian.": (
         ["Is my sister Eva vegetarian?", "What does my sister eat?", "Tell me about my sister"],
         """
@@ -244,6 +255,12 @@ def test_other_news_of_the_same_person_or_thing_replace_nothing(stays: str) -> N
             "Actually the dentist moved it to 10 December at 14:00.",
         ),
         ("What is my phone number?", "My phone number is 555 0123.", "New phone number: 555 0456"),
+        (
+            "What is my flight number?",
+            "Could you help me pack? My flight is TP 563 on 12 May at 6:40.",
+            "Update: the flight was rebooked, it's TP 571 on 13 May at 9:15 now.",
+        ),
+        ("When is my exam?", "My exam is on 4 March.", "The exam was postponed to 11 March."),
         ("Do I like cilantro?", "I don't like cilantro.", "I actually like cilantro now."),
         ("Do I like cilantro?", "I like cilantro.", "Actually, I don't like cilantro."),
         (

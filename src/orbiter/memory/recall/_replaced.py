@@ -92,7 +92,9 @@ def _replaces(
     if (is_renewed or not shared <= who) and _covers(newer, older, topic, who):
         return True
     who |= newer.heads & older.terms
-    return _is_of_one_kind(newer, older, who, is_named=bool(newer.heads & names))
+    is_another = bool(names & older.terms - newer.terms)  # the meeting with Ana, not with Ben
+    is_named = bool(newer.heads & names)
+    return not is_another and _is_of_one_kind(newer, older, who, is_named=is_named)
 
 
 def _is_of_one_kind(

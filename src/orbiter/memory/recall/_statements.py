@@ -44,7 +44,8 @@ _CHANGE = lazy_pattern(
     r"|since (?:then|last|this|january|february|march|april|may|june|july|august|september|october"
     r"|november|december|(?:19|20)\d\d)"
     r"|moved|relocated|switched|changed|swapped|replaced|renamed|became|(?:has|have|'ve|'s) become"
-    r"|postponed|rescheduled|brought forward|put off|raised|increased|reduced|lowered"
+    r"|postponed|rescheduled|rebooked|delayed|brought forward|put off|raised|increased|reduced"
+    r"|lowered"
     r"|(?:went|gone) (?:up|down)|rose|risen|(?:dropped|fell|fallen) (?:to|by|from)|turns out"
     r"|turned out|actually|correction|update[sd]?|promoted|transferred|took over|taken over"
     r"|handed over|joined|started (?:as|at|working)|got married)\b"
@@ -76,8 +77,9 @@ _OBJECT_BETWEEN = lazy_pattern(
 )
 _ANY_CUE = lazy_pattern(
     r"\b(?:now|nowadays|these|currently|instead|as of|since|moved|relocated|switched|changed"
-    r"|swapped|replaced|renamed|became|become|postponed|rescheduled|brought|put off|raised"
-    r"|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen|turns out|turned out"
+    r"|swapped|replaced|renamed|became|become|postponed|rescheduled|rebooked|delayed|brought"
+    r"|put off|raised|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen"
+    r"|turns out|turned out"
     r"|actually|correction|update[sd]?|promoted|transferred|took over|taken over|handed over"
     r"|joined|started|got|new|no longer|used to|rather than|in place of|stopped|quit|gave up"
     r"|given up|cancelled|canceled|called off|left|sold|pulled out|backed out|resigned|retired"
@@ -131,9 +133,10 @@ be become come current do give get go got have keep know lie like make put sit s
 use want
 """
 """Verbs that say little about what a sentence is about."""
-_CHANGES = (
-    "since change switch new move cancel drop stop quit now longer old previous actually currently"
-)
+_CHANGES = """
+since change switch new move cancel drop stop quit now longer old previous actually currently update
+correction rebook reschedule postpone delay
+"""
 TOPICS = (
     "live lives reside relocate home moved",
     "work job employ employer hire join profession career",
