@@ -260,6 +260,11 @@ def test_other_news_of_the_same_person_or_thing_replace_nothing(stays: str) -> N
             "Could you help me pack? My flight is TP 563 on 12 May at 6:40.",
             "Update: the flight was rebooked, it's TP 571 on 13 May at 9:15 now.",
         ),
+        (
+            "What is my flight number, and what time do we leave?",
+            "My flight is TP 563 on 12 May at 6:40.",
+            "The flight was rebooked, it's TP 571 on 13 May at 9:15 now.",
+        ),
         ("When is my exam?", "My exam is on 4 March.", "The exam was postponed to 11 March."),
         ("Do I like cilantro?", "I don't like cilantro.", "I actually like cilantro now."),
         ("Do I like cilantro?", "I like cilantro.", "Actually, I don't like cilantro."),
@@ -325,6 +330,27 @@ def test_what_an_assistant_says_besides_is_not(said: str, days_ago: float) -> No
     question = read("When is my dentist appointment?", now=NOW)
 
     assert list(find_replacements(question, older, [*older, MOVED])) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_replaced"),
+    [
+        ("Brush twice a day. Your dentist appointment is on 3 December at 9.", True),
+        ("Got it: you are vegetarian.", False),
+        ("It is what it is.", False),
+        ("Great that you are vegetarian. Enjoy your dinner!", False),
+    ],
+)
+def test_a_confirmation_is_replaced_by_the_sentence_it_repeats(
+    said: str, is_replaced: bool
+) -> None:
+    stated = "I am vegetarian, enjoy dinner. My dentist appointment is on 3 December at 9."
+    older = [_said("old", stated, 30), _answered("said", said, 29.9)]
+    question = read("When is my dentist appointment?", now=NOW)
+
+    marked = find_replacements(question, older, [*older, MOVED])
+
+    assert list(marked) == (["old", "said"] if is_replaced else ["old"])
 
 
 _CUES = (

@@ -7,7 +7,7 @@ only, and careful: what is not clearly replaced keeps its place, and nothing is 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, repeat
 
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
@@ -26,7 +26,6 @@ from orbiter.memory.recall._explanation import (
     quoted,
     replaced_by,
 )
-from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
@@ -58,7 +57,7 @@ _MAX_TERMS = 12
 _MEASURES = "age cost dollar euro fee kg meter mile number pay percent pound price"
 """Words that only say of what kind a value is."""
 _REPEATED = 2 / 3
-"""Share of its terms from which an assistant only repeats what it was told."""
+"""Share of its words from which a sentence of an assistant only repeats what it was told."""
 
 
 def _replaces(
@@ -132,7 +131,7 @@ def _is_new_of(
     newer: Sentence, older: Sentence, shared: frozenset[str], topics: frozenset[str]
 ) -> bool:
     """Tell whether a sentence speaks of a change of what both are about, if that is asked."""
-    if not shared or 2 * len(shared) < len(topics):
+    if not shared or 2 * len(shared) < len(topics - stems(_MEASURES)):
         return False
     return bool(newer.changed) or any(shared & new for new in _renewed(newer, older))
 
@@ -167,40 +166,48 @@ def find_replacements(
         if news := news_in(item.content):
             changes.setdefault(_who_states(item), []).append((item, news))
     replaced: dict[str, MemoryItem] = {}
+    outdated: list[tuple[MemoryItem, list[Sentence]]] = []
     for item in filter(_is_statement, older) if changes else ():
         for later, news in changes.get(_who_states(item), ()):
             if later.created_at <= item.created_at:
                 break  # and so are all that follow
-            if (
-                any(
-                    _replaces(one, other, topics, question.names)
-                    for one in news
-                    for other in sentences_of(item.content)
-                )
-                and trust_of(later) >= trust_of(item)  # a web page does not overrule its reader
-            ):
+            if trust_of(later) < trust_of(item):  # a web page does not overrule its reader
+                continue
+            sentences = [
+                other
+                for other in sentences_of(item.content)
+                if any(_replaces(one, other, topics, question.names) for one in news)
+            ]
+            if sentences:
                 replaced[item.id] = later
+                outdated.append((item, sentences))
                 break
-    return replaced | _confirmed(older, replaced)
+    return replaced | _confirmed(older, replaced, outdated)
 
 
 def _confirmed(
-    older: Sequence[MemoryItem], replaced: Mapping[str, MemoryItem]
+    older: Sequence[MemoryItem],
+    replaced: Mapping[str, MemoryItem],
+    outdated: Sequence[tuple[MemoryItem, list[Sentence]]],
 ) -> dict[str, MemoryItem]:
-    """Return what an assistant only repeats of a statement before that was replaced, by id."""
-    outdated = [item for item in older if item.id in replaced]
+    """Return what an assistant repeats of the *outdated* sentences of a statement before, by id."""
     confirmed: dict[str, MemoryItem] = {}
     for item in filter(_is_assistants, older) if outdated else ():
-        own = terms_of(item)
-        for stated in outdated:
+        for stated, sentences in outdated:
             if (
                 stated.created_at <= item.created_at < replaced[stated.id].created_at
                 and item.metadata.user_id == stated.metadata.user_id
-                and len(own & terms_of(stated)) >= _REPEATED * len(own)
+                and any(map(_repeats, sentences_of(item.content), repeat(sentences)))
             ):
                 confirmed[item.id] = replaced[stated.id]
                 break
     return confirmed
+
+
+def _repeats(own: Sentence, sentences: Sequence[Sentence]) -> bool:
+    """Tell whether a sentence hardly says more than one of *sentences*."""
+    least = max(1, _REPEATED * len(own.tokens))
+    return any(len(own.tokens & other.tokens) >= least for other in sentences)
 
 
 def _is_assistants(item: MemoryItem) -> bool:
