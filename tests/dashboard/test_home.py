@@ -20,7 +20,7 @@ from orbiter.memory.server.dashboard import facets as facets_module
 from orbiter.memory.server.dashboard import home_page
 from orbiter.memory.server.dashboard.facets import Filters, counts_in, facets
 from orbiter.memory.server.dashboard.home_page import snippets
-from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
+from orbiter.memory.server.dashboard.live_feed import MAX_ROWS, as_row, merged
 from orbiter.memory.server.dashboard.templating import visible
 from orbiter.memory.text.ranking import ANSWERED
 
@@ -441,7 +441,7 @@ def test_the_strip_keeps_its_length_and_tells_a_typed_search_once() -> None:
     assert [row.times for row in rows] == [1, 1, 2]
     for number in range(20):
         rows = merged(rows, as_row(event("remembered", number)))
-    assert len(rows) == MOST
+    assert len(rows) == MAX_ROWS
 
 
 async def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs(

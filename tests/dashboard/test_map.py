@@ -434,9 +434,9 @@ async def test_a_map_is_drawn_once_until_something_changes(
 async def test_a_large_scope_shows_its_newest_and_says_so(
     served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(map_points, "MOST", 15)
+    monkeypatch.setattr(map_points, "MAX_POINTS", 15)
     monkeypatch.setattr(map_points, "_CHUNK", 4)
-    monkeypatch.setattr(map_page, "MOST", 15)
+    monkeypatch.setattr(map_page, "MAX_POINTS", 15)
     await fill(memory)
     site = client(await served())
 

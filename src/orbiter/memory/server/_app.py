@@ -102,8 +102,8 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
     if settings.with_mcp:
         from orbiter.memory.server.api.mcp_routes import mount  # noqa: PLC0415 - it may be left out
 
-        found, running = mount(app.state.orbiter)
-        app.router.routes.extend(found)
+        mcp_routes, running = mount(app.state.orbiter)
+        app.router.routes.extend(mcp_routes)
         app.state.running.append(running)
     if settings.with_dashboard:
         from orbiter.memory.server.dashboard import note_erasure, routes  # noqa: PLC0415

@@ -37,7 +37,7 @@ _CLOCKS = timedelta(hours=1)
 async def check_same(
     key: str,
     call: str,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     stored: Sequence[MemoryItem],
     home: "ScopedMemory | Chat",
 ) -> None:
@@ -47,12 +47,12 @@ async def check_same(
     """
     store = await home._store()  # noqa: SLF001 - of this library
     there = {item.id: item for item in stored}
-    wanted = _wanted(call, given, home, key)
+    wanted = _wanted(call, arguments, home, key)
     is_list = call != "remember"
     for place, made in enumerate(wanted):
         item_id = derived_id(home.scope, _KINDS[call], key, *([place] if is_list else []))
         first = await _first(store, item_id, there.get(item_id), needs_time=not place)
-        if first is None or not _is_same(first, made, given, is_said=call == "add"):
+        if first is None or not _is_same(first, made, arguments, is_said=call == "add"):
             raise _refusal(key, is_sure=first is not None and keeps_versions(store))
     last = derived_id(home.scope, _KINDS[call], key, len(wanted))
     if is_list and (await store.get(last) or (keeps_versions(store) and await store.history(last))):
@@ -68,19 +68,21 @@ def _refusal(key: str, *, is_sure: bool) -> QueryError:
 
 
 def _wanted(
-    call: str, given: Mapping[str, Any], home: "ScopedMemory | Chat", key: str
+    call: str, arguments: Mapping[str, Any], home: "ScopedMemory | Chat", key: str
 ) -> list[MemoryItem]:
-    form, index = given.get("format"), given.get("index", True)
+    form, index = arguments.get("format"), arguments.get("index", True)
     index = None if index is True else index
     if call == "add":
         calls = OpenCalls(seed=seed_of(home.scope, key), orphans="note")
         more = labels(None, None, None, None, index=index)
-        return read_messages(given["what"], home.scope, more, form, as_human=True, open_calls=calls)
+        return read_messages(
+            arguments["what"], home.scope, more, form, as_human=True, open_calls=calls
+        )
     names = ("tags", "importance", "source", "extra")
-    more = labels(*(given.get(name) for name in names), index=index)
+    more = labels(*(arguments.get(name) for name in names), index=index)
     if call == "remember":
-        return [read(given["what"], home.scope, more, form)]
-    things = rows_as_items(given["things"], given.get("text"))
+        return [read(arguments["what"], home.scope, more, form)]
+    things = rows_as_items(arguments["things"], arguments.get("text"))
     return read_messages(things, home.scope, more, form, as_human=False)
 
 
@@ -112,22 +114,26 @@ async def _first(
     return _First(versions[0].item, versions[0].at, later)
 
 
-def _is_same(first: _First, made: MemoryItem, given: Mapping[str, Any], *, is_said: bool) -> bool:
+def _is_same(
+    first: _First, made: MemoryItem, arguments: Mapping[str, Any], *, is_said: bool
+) -> bool:
     if _has_said(first.item, made):
-        return first.item.version > 1 or _is_dated(first, made, given, is_said=is_said)
+        return first.item.version > 1 or _is_dated(first, made, arguments, is_said=is_said)
     return any(_has_said(each, made) for each in first.later)
 
 
-def _is_dated(first: _First, made: MemoryItem, given: Mapping[str, Any], *, is_said: bool) -> bool:
+def _is_dated(
+    first: _First, made: MemoryItem, arguments: Mapping[str, Any], *, is_said: bool
+) -> bool:
     """Tell whether it has the dates that are asked for; a conversation dates by its order."""
     item, own = first.item, "created_at" in made.model_fields_set
-    began = given.get("created_at") or (made.created_at if own else None)
+    began = arguments.get("created_at") or (made.created_at if own else None)
     if not is_said and began is not None and item.created_at != to_utc(began):
         return False
     wrote_at = first.at if began is None and not is_said else None
     if wrote_at is not None and abs(wrote_at - item.created_at) > _CLOCKS:
         return False  # it was dated then, and is not now
-    expires = given.get("expires")
+    expires = arguments.get("expires")
     if not isinstance(expires, timedelta):
         return item.expires_at == (made.expires_at if expires is None else to_utc(expires))
     since = item.created_at if began is None else first.at

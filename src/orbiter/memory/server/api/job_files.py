@@ -81,11 +81,11 @@ class JobFiles:
         """Return the record of a job; `None` if there is none, or it cannot be read."""
         try:
             with (self._path / f"{job_id}{_ENDING}").open("rb") as file:
-                found = json.loads(file.read(_MAX_BYTES))
+                record = json.loads(file.read(_MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
-        is_record = isinstance(found, dict) and found.get("format") == 1
-        return found if is_record and found.get("id") == job_id else None
+        is_record = isinstance(record, dict) and record.get("format") == 1
+        return record if is_record and record.get("id") == job_id else None
 
     def every(self, *, but: Container[str] = ()) -> Iterator[Record]:
         """Yield all records; those of the ids in *but* are not read."""
@@ -116,12 +116,12 @@ class JobFiles:
             return None
         try:
             with self._other(server) as is_gone:
-                found = self.read(record["id"]) if is_gone else None
-                if found is None or found.get("server") != server:
+                current = self.read(record["id"]) if is_gone else None
+                if current is None or current.get("server") != server:
                     return None
-                mine = {**found, "server": self._server}
-                self.write(mine)
-                return mine
+                taken = {**current, "server": self._server}
+                self.write(taken)
+                return taken
         except OSError:
             return None
 

@@ -60,7 +60,7 @@ class Job:
     scope: dict[str, str]
     """Whose memories; empty for everyone's, and for calls of the whole store."""
     by: str | None
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     """The arguments, as JSON."""
     is_bound: bool
     """Whether the key is of somebody's, and not told where the store is."""
@@ -121,10 +121,10 @@ class Job:
 def dump_job(job: Job, server: str) -> dict[str, Any]:
     """Return what is written of a job; of one that is over, no word of a memory."""
     is_safe = job.operation.has_safe_report
-    asked: dict[str, Any] = {
+    call: dict[str, Any] = {
         "scope": job.scope,
         "by": job.by,
-        "given": job.given,
+        "given": job.arguments,
         "saved": dict(job.saved),
     }
     return {
@@ -137,7 +137,7 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
         "attempts": job.attempts,
         "server": server,
         "report": _without_names(job.report) if is_safe else None,
-        **({} if job.is_finished else asked),
+        **({} if job.is_finished else call),
     }
 
 
@@ -152,12 +152,12 @@ def _without_names(report: bytes | None) -> Any:
     return {**loaded, "erased": dict.fromkeys(names, NOT_KEPT), "by": by}
 
 
-def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _plain(problem: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a problem without its words: they may be of memories, or of what was asked."""
-    if found is None:
+    if problem is None:
         return None
     message = "the details were lost when the server stopped; ask again"
-    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": message}
+    return {**{name: problem.get(name) for name in ("type", "title", "status")}, "detail": message}
 
 
 def load_job(record: Mapping[str, Any]) -> Job | None:
@@ -192,9 +192,9 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
         return None
 
 
-def require_same(known: Job, asked: Job) -> Job:
-    """Return *known* if it does what *asked* would do; `QueryError` if the key meant another."""
-    if known.digest != request_digest(asked, known.id):
+def require_same(known: Job, job: Job) -> Job:
+    """Return *known* if it does what *job* would do; `QueryError` if the key meant another."""
+    if known.digest != request_digest(job, known.id):
         raise QueryError(
             "the `Idempotency-Key` was used for another request; use a new key for this one"
         )
@@ -203,8 +203,8 @@ def require_same(known: Job, asked: Job) -> Job:
 
 def request_digest(job: Job, salt: str) -> str:
     """Return what two jobs have in common that do the same for the same scope."""
-    asked = [job.operation.id, job.scope, job.by, job.given]
-    return hashed(salt, json.dumps(asked, sort_keys=True))
+    call = [job.operation.id, job.scope, job.by, job.arguments]
+    return hashed(salt, json.dumps(call, sort_keys=True))
 
 
 def hashed(*parts: str) -> str:
@@ -236,7 +236,7 @@ def encode_report(job: Job, result: Any) -> bytes:
     erasure = getattr(result, "erasure", None)
     is_done = result or (erasure is not None and (erasure.total or erasure.problems))
     if job.operation.verb == "DELETE" and not is_done:
-        raise ItemNotFoundError(str(job.given["item"]))
+        raise ItemNotFoundError(str(job.arguments["item"]))
     return compact_json(job.operation.returns.dump(result)).encode()
 
 

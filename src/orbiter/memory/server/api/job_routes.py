@@ -53,14 +53,14 @@ def routes() -> list[BaseRoute]:
 
 
 async def answer_job(
-    request: Request, operation: Operation, target: Any, given: Mapping[str, Any]
+    request: Request, operation: Operation, target: Any, arguments: Mapping[str, Any]
 ) -> Response:
     """Have a call made as a job; return its report if that is soon there, else where it will be."""
     server = state_of(request)
     once = request.headers.get("idempotency-key")
     if once is not None and not once.strip():
         raise QueryError("`Idempotency-Key` is empty; use a unique string for each request")
-    job = await server.jobs.begin(operation, principal_of(request), target, given, once=once)
+    job = await server.jobs.begin(operation, principal_of(request), target, arguments, once=once)
     wait, applied = _preferred(request, default=server.settings.job_wait)
     await server.jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
@@ -84,15 +84,15 @@ async def answer_job(
 
 def _preferred(request: Request, *, default: float) -> tuple[float, str]:
     """Return how many seconds to wait, and what was asked of us that we do."""
-    asked = ",".join(request.headers.getlist("prefer")).lower()
-    preferences = [each.partition(";")[0].strip() for each in asked.split(",")]
-    most = _SHARE * state_of(request).settings.timeout
+    header = ",".join(request.headers.getlist("prefer")).lower()
+    preferences = [each.partition(";")[0].strip() for each in header.split(",")]
+    max_wait = _SHARE * state_of(request).settings.timeout
     waits = [match for each in preferences if (match := _WAIT.fullmatch(each))]
     if waits:
-        return min(float(waits[0][1]), most), f"wait={waits[0][1]}"
+        return min(float(waits[0][1]), max_wait), f"wait={waits[0][1]}"
     if "respond-async" in preferences:
         return 0.0, "respond-async"
-    return min(default, most), ""
+    return min(default, max_wait), ""
 
 
 # Following
@@ -100,8 +100,8 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
 
 async def _list(request: Request) -> Response:
     check_query(request)
-    found = await state_of(request).jobs.jobs_of(principal_of(request))
-    body = compact_json({"jobs": [job.as_json() for job in found]})
+    jobs = await state_of(request).jobs.jobs_of(principal_of(request))
+    body = compact_json({"jobs": [job.as_json() for job in jobs]})
     # A client asks this first, and so knows whose memories its key is for.
     held = urlencode(named_scope(principal_of(request).scope))
     headers = {HELD_SCOPE: held} if held else {}
@@ -162,8 +162,8 @@ class _JobEvents:
         job, jobs, number = self._job, self._state.jobs, 0
         while not job.is_finished and await self._state.still_holds(self._principal):
             number += 1
-            shown = compact_json(job.as_json()).encode()
-            await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))
+            progress = compact_json(job.as_json()).encode()
+            await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, progress))
             before = (job.state, job.done, job.total)
             await jobs.wait(job, _QUIET, is_news=True)
             if jobs.is_leaving or gone.done():

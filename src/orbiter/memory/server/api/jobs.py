@@ -113,7 +113,7 @@ class Jobs:
         operation: Operation,
         principal: Principal,
         target: Any,
-        given: Mapping[str, Any],
+        args: Mapping[str, Any],
         *,
         once: str | None = None,
     ) -> Job:
@@ -125,7 +125,7 @@ class Jobs:
             principal.key_id,
             {str(name): value for name, value in scope.items()},
             target._by if is_scoped else None,  # noqa: SLF001 - who acts signs it after a restart, too
-            {p.name: dump_param(p, given[p.name]) for p in operation.params if p.name in given},
+            {p.name: dump_param(p, args[p.name]) for p in operation.params if p.name in args},
             principal.is_bound,
         )
         await self._prune()
@@ -231,16 +231,16 @@ class Jobs:
             tracker = Tracker(note_progress(job), self._saver(job), job.saved)
             params = {param.name: param for param in job.operation.params}
             try:
-                given = {name: load_param(params[name], each) for name, each in job.given.items()}
+                args = {name: load_param(params[name], arg) for name, arg in job.arguments.items()}
                 with track(tracker):
-                    result = await getattr(target, job.operation.name)(**given)
+                    result = await getattr(target, job.operation.name)(**args)
                 principal, url = principal_of_job(job), self._memory.url
                 result = await complete_report(principal, result, self._keys, url)
                 report = await asyncio.to_thread(encode_report, job, result)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=problem_of_job(exc, job))
                 return
-            await self._end(job, found=result, report=report)
+            await self._end(job, result=result, report=report)
 
     @asynccontextmanager
     async def _turn(self, job: Job) -> AsyncIterator[None]:
@@ -268,19 +268,19 @@ class Jobs:
         self,
         job: Job,
         *,
-        found: Any = None,
+        result: Any = None,
         report: bytes | None = None,
         problem_: dict[str, Any] | None = None,
     ) -> None:
-        job.is_proof = is_erasure(found)
+        job.is_proof = is_erasure(result)
         if job.is_proof:
-            whose = job.given if isinstance(found, Erasure) else job.scope
-            await self._hear_erased(whose)  # before anybody is told that it is done
-            self._link.tell("erased", whose)
+            scope = job.arguments if isinstance(result, Erasure) else job.scope
+            await self._hear_erased(scope)  # before anybody is told that it is done
+            self._link.tell("erased", scope)
         self._link.limits.give(under_way(job))
         job.report, job.problem, job.ended_at = report, problem_, datetime.now(UTC)
         job.state = "failed" if report is None else "done"
-        job.by, job.given, job.saved = None, {}, {}
+        job.by, job.arguments, job.saved = None, {}, {}
         older = self._forget_older(job.owner)
         try:
             await self._write(job)
@@ -308,14 +308,14 @@ class Jobs:
         return await asyncio.to_thread(self._of, principal, {**others, **self._jobs})
 
     def _of(self, principal: Principal, known: Mapping[str, Job]) -> list[Job]:
-        found = [job for job in known.values() if job.owner == principal.key_id]
+        jobs = [job for job in known.values() if job.owner == principal.key_id]
         for record in self._files.every(but=known) if self._files is not None else ():
             if record.get("owner") == principal.key_id:
                 job = load_job(record)
                 if job is not None and not self._is_old(job):
-                    found.append(job)
-        older = {job.id for job in older_jobs(found, most=_MAX_ENDED)}
-        kept = [job for job in found if job.id not in older]
+                    jobs.append(job)
+        older = {job.id for job in older_jobs(jobs, most=_MAX_ENDED)}
+        kept = [job for job in jobs if job.id not in older]
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
 
     async def _jobs_for_other(self, owner: str | None) -> list[dict[str, Any]]:
@@ -470,10 +470,10 @@ class Jobs:
     def _forget_older(self, owner: str | None) -> list[Job]:
         """Forget what a key has more than it may have; return it, for its records are left."""
         own = [job for job in self._jobs.values() if job.owner == owner]
-        found = older_jobs(own, most=_MAX_ENDED)
-        for job in found:
+        older = older_jobs(own, most=_MAX_ENDED)
+        for job in older:
             self._forget(job)
-        return found
+        return older
 
     async def _remove_all(self, jobs: list[Job]) -> None:
         for job in jobs:

@@ -36,7 +36,7 @@ __all__ = ["mount"]
 _PATHS: dict[Profile, str] = {"memory": "/mcp", "kg": "/mcp/kg", "openai": "/mcp/openai"}
 _USER_VARIABLE = "ORBITER_MEMORY_USER"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_ASKED = (*SCOPE_FIELDS, "by")
+_SCOPE_PARAMETERS = (*SCOPE_FIELDS, "by")
 """What an address may say of whose memories it means: never everyone's, which are no agent's."""
 
 
@@ -127,20 +127,20 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
         raise QueryError("this call has no HTTP request, so it has no user")
     server, principal = state_of(request), principal_of(request)
     query = request.query_params
-    asked = {name: query[name] for name in _ASKED if name in query}
+    fields = {name: query[name] for name in _SCOPE_PARAMETERS if name in query}
     names_nobody = not any(
-        name in asked or getattr(principal.scope, name) is not None for name in SCOPE_FIELDS
+        name in fields or getattr(principal.scope, name) is not None for name in SCOPE_FIELDS
     )
     if names_nobody and principal.key_id is None:
         # On this computer alone, and without a key: whoever the command line would take it for.
         user = _computers_user()
-        asked |= {} if user is None else {"user_id": user}
+        fields |= {} if user is None else {"user_id": user}
     elif names_nobody:
         raise QueryError(
             "this key is for everyone's memories, and an agent needs a user: add "
             "`?user_id=NAME` to the URL of the server, or use a key created with `--user`"
         )
-    return handle_of(server.memory, principal, asked)
+    return handle_of(server.memory, principal, fields)
 
 
 def _computers_user() -> str | None:

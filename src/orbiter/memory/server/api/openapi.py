@@ -279,16 +279,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
         headers["Location"] = {"schema": {"type": "string"}}
     if headers:
         good["headers"] = headers
-    found: dict[str, Any] = {str(operation.status): good}
+    responses: dict[str, Any] = {str(operation.status): good}
     if operation.is_long:
-        found["202"] = {
+        responses["202"] = {
             "description": "It is not done yet; `Location` is the URL of the job.",
             "headers": {"Location": {"schema": {"type": "string"}}},
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}},
         }
     if operation.id == "scope.get":
-        found["304"] = {"description": "It is still the version that `If-None-Match` names."}
-    return found | _problem_refs(*_PROBLEMS)
+        responses["304"] = {"description": "It is still the version that `If-None-Match` names."}
+    return responses | _problem_refs(*_PROBLEMS)
 
 
 def _problem_refs(*codes: int) -> dict[str, Any]:
@@ -297,16 +297,16 @@ def _problem_refs(*codes: int) -> dict[str, Any]:
 
 def _problem_responses() -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
-    found: dict[str, Any] = {
+    responses: dict[str, Any] = {
         str(code): {
             "description": text,
             "content": {"application/problem+json": {"schema": schema}},
         }
         for code, text in _PROBLEMS.items()
     }
-    found["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
-    found["405"]["headers"] = {"Allow": {"schema": {"type": "string"}}}
-    return found
+    responses["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    responses["405"]["headers"] = {"Allow": {"schema": {"type": "string"}}}
+    return responses
 
 
 def _problem_schema() -> dict[str, Any]:
@@ -371,11 +371,11 @@ def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
         return value
     if "example" in value:
         return {k: v if k == "example" else _hoist(v, schemas) for k, v in value.items()}
-    found = {name: _hoist(inner, schemas) for name, inner in value.items()}
-    title = found.get("title")
-    if not isinstance(title, str) or "default" in found:
-        return found
-    schemas.setdefault(title, found)
+    schema = {name: _hoist(inner, schemas) for name, inner in value.items()}
+    title = schema.get("title")
+    if not isinstance(title, str) or "default" in schema:
+        return schema
+    schemas.setdefault(title, schema)
     return {"$ref": f"#/components/schemas/{title}"}
 
 

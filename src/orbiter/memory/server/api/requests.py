@@ -71,18 +71,18 @@ async def parse_request(
 def _read(
     params: tuple[Param, ...], named: Mapping[str, str], query: Mapping[str, str], body: Any
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for param in params:
         name = param.wire_name
         if param.place == "path":
-            found[param.name] = load_param(param, named[name])
+            arguments[param.name] = load_param(param, named[name])
         elif param.place == "query" and name in query:
-            found[param.name] = load_text(param, query[name])
+            arguments[param.name] = load_text(param, query[name])
         elif param.place == "body" and name in body:
-            found[param.name] = load_param(param, body[name])
+            arguments[param.name] = load_param(param, body[name])
         elif param.default is REQUIRED:
             raise QueryError(f"`{name}` is missing in the {param.place}")
-    return found
+    return arguments
 
 
 def _refuse_unknown(
@@ -93,9 +93,9 @@ def _refuse_unknown(
     is_scoped: bool,
 ) -> None:
     params = [param for side in sides for param in side]
-    for place, found in (("query", query), ("body", body)):
+    for place, values in (("query", query), ("body", body)):
         known = [param.wire_name for param in params if param.place == place]
-        unknown = next((name for name in found if name not in known), None)
+        unknown = next((name for name in values if name not in known), None)
         if unknown is not None:
             all_known = [*known, *(SCOPE_PARAMETERS if is_scoped and place == "query" else ())]
             way = f"it takes `{'`, `'.join(all_known)}`" if all_known else "it takes none"
@@ -126,12 +126,12 @@ def _read_query(request: Request) -> dict[str, str]:
         raise HTTPProblem(
             400, "the query cannot be read; write `name=value`, percent-encoded UTF-8, with `&`"
         ) from None
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    query = dict(pairs)
+    if len(query) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise HTTPProblem(400, f"the query has {short_repr(twice)} twice")
-    return found
+    return query
 
 
 async def _read_body(request: Request) -> bytes:
@@ -154,11 +154,11 @@ def _parsed(raw: bytes, *, in_steps: bool) -> dict[str, Any]:
     if not raw:
         return {}
     try:
-        found = parse(raw.decode("utf-8"), in_steps=in_steps)
+        body = parse(raw.decode("utf-8"), in_steps=in_steps)
     except UnicodeDecodeError:
         raise HTTPProblem(400, "the body is not UTF-8") from None
     except ValueError as exc:
         raise HTTPProblem(400, f"the body is not valid JSON: {exc}") from None
-    if not isinstance(found, dict):
-        raise HTTPProblem(400, f"the body must be a JSON object, not {short_repr(found)[:100]}")
-    return found
+    if not isinstance(body, dict):
+        raise HTTPProblem(400, f"the body must be a JSON object, not {short_repr(body)[:100]}")
+    return body

@@ -42,15 +42,15 @@ class Route:
 
     def named(self, segments: Sequence[str]) -> dict[str, str] | None:
         """Return what *segments* name, or `None` if they are another path."""
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for part, segment in zip(self.parts, segments, strict=True):
             if part.startswith("{"):
                 if not segment:
                     return None
-                found[part[1:-1]] = segment
+                values[part[1:-1]] = segment
             elif part != segment:
                 return None
-        return found
+        return values
 
 
 def _routes_by_start() -> dict[tuple[int, str], list[Route]]:
@@ -58,12 +58,12 @@ def _routes_by_start() -> dict[tuple[int, str], list[Route]]:
     by_path: dict[str, Route] = {}
     for each in (*OPERATIONS, *REST_ONLY):
         by_path.setdefault(each.path, Route(each.path)).by_verb[each.verb] = each
-    found: dict[tuple[int, str], list[Route]] = {}
+    routes: dict[tuple[int, str], list[Route]] = {}
     # What is named goes before what may be anything.
     for path in sorted(by_path, key=lambda path: path.count("{")):
         route = by_path[path]
-        found.setdefault((len(route.parts), route.parts[0]), []).append(route)
-    return found
+        routes.setdefault((len(route.parts), route.parts[0]), []).append(route)
+    return routes
 
 
 _ROUTES = _routes_by_start()
@@ -104,17 +104,17 @@ def resolve(segments: Sequence[str], verb: str) -> ResolvedRoute | Literal["OPTI
 
     `HEAD` is what `GET` is. For `OPTIONS` there is nothing to call.
     """
-    asked = "GET" if verb == "HEAD" else verb
+    method = "GET" if verb == "HEAD" else verb
     for route in _routes_for(segments):
         named = route.named(segments)
-        if named is not None and asked in route.by_verb:
-            return ResolvedRoute(route.by_verb[asked], named)
+        if named is not None and method in route.by_verb:
+            return ResolvedRoute(route.by_verb[method], named)
     allowed = allow(segments)
     if not allowed:
         raise HTTPProblem(404, _NOTHING)
     if verb == "OPTIONS":
         return "OPTIONS"
-    if asked in allowed.split(", "):  # it is answered elsewhere, but not for this name
+    if method in allowed.split(", "):  # it is answered elsewhere, but not for this name
         raise HTTPProblem(404, _NOTHING)
     raise HTTPProblem(405, f"this path allows {allowed}, not {verb}", headers={"Allow": allowed})
 

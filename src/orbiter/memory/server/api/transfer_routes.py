@@ -84,15 +84,15 @@ async def _import(request: Request) -> "_Answer":
     check_query(request, "format", "name", "owner", "text", "at", "user_column", "day_first")
     columns = _columns(request.query_params)
     handle = _handle(request)
-    asked = request.query_params
+    query = request.query_params
 
     @asynccontextmanager
     async def begin() -> AsyncIterator[Tell]:
         with _turn(request, "import"), _own_folder() as folder:
-            file = folder / _file_name(asked.get("name", ""))
+            file = folder / _file_name(query.get("name", ""))
             await _receive_file(request, file)
-            given = (asked.get("format") or "auto", asked.get("owner"), columns)
-            reading = _Reading(handle, file, *given, principal_of(request))
+            options = (query.get("format") or "auto", query.get("owner"), columns)
+            reading = _Reading(handle, file, *options, principal_of(request))
             try:
                 await reading.begun()
                 yield reading.tell
@@ -199,10 +199,10 @@ async def _receive_file(request: Request, file: Path) -> None:
             raise QueryError("there is nothing to import: the body is empty")
 
 
-def _file_name(given: str) -> str:
+def _file_name(name: str) -> str:
     """Return a harmless name: what a file is called tells some formats what it holds."""
-    found = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(given).name)[-100:].lstrip(".")
-    return found or "import"
+    safe_name = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name).name)[-100:].lstrip(".")
+    return safe_name or "import"
 
 
 # Out

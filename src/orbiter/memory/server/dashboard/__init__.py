@@ -42,7 +42,7 @@ async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
 
 def routes() -> list[BaseRoute]:
     """Return every page, its twin, its parts, and what they look like."""
-    found: list[BaseRoute] = []
+    page_routes: list[BaseRoute] = []
     for name in _MODULES:
-        found += import_module(f"{__name__}.{name}").pages.routes
-    return [*found, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]
+        page_routes += import_module(f"{__name__}.{name}").pages.routes
+    return [*page_routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]

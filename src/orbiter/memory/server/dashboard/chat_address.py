@@ -160,12 +160,12 @@ def address_of(scope: MemoryMetadata, held: MemoryMetadata) -> dict[str, str]:
     *held* is what the reader's key stands for: what it names is so in every address.
     """
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
-    found = {str(name): value for name, value in fields.items() if value is not None}
+    address = {str(name): value for name, value in fields.items() if value is not None}
     if scope.session_id is not None:
         last = "session_id" if scope.task_id is None else "task_id"
         if getattr(held, last) is None:
-            found["id"] = found.pop(last)
-    return found
+            address["id"] = address.pop(last)
+    return address
 
 
 def name_of(scope: MemoryMetadata) -> str:

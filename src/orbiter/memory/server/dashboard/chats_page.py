@@ -27,7 +27,7 @@ __all__ = ["covered_by", "pages", "summary_of"]
 
 pages = Pages()
 
-_SHOWN = 50
+_PAGE_CHATS = 50
 _MAX_CHATS = 500
 _PAGE = 40
 _LOOKED = 500
@@ -44,7 +44,7 @@ _SIZES = {"tokens": (4_000, 200_000), "rounds": (6, 1_000)}
 @pages.page("/chats", "chats.html", title="Chats")
 async def chats(ask: Ask) -> Data:
     """Show the conversations, most recent first."""
-    limit = ask.number("n", _SHOWN, least=1, most=_MAX_CHATS)
+    limit = ask.number("n", _PAGE_CHATS, least=1, most=_MAX_CHATS)
     chats = await ask.handle.chats(limit=limit + 1)
     rows = chats[:limit]
     titles = await asyncio.gather(*(_title(ask, each) for each in rows))
@@ -181,7 +181,7 @@ async def covered_by(
 
 async def _info(talk: Conversation) -> ConversationInfo | None:
     """Return how long a conversation is; nothing for what is none, or is one of very many."""
-    chats = await talk.handle.chats(limit=_SHOWN)
+    chats = await talk.handle.chats(limit=_PAGE_CHATS)
     return next((each for each in chats if each.metadata == talk.scope), None)
 
 

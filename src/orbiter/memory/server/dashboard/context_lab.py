@@ -41,7 +41,7 @@ COLOURS = {
     "memories": "c0",
     "task": "c2",
 }
-_TOLD = {
+_REASON_TEXTS = {
     "budget": "no room in the budget",
     "shortened": "only a part fits",
     "status": "draft or discarded",
@@ -132,8 +132,8 @@ async def _names(handle: ScopedMemory) -> list[str]:
     is_chat_itself = None not in (scope.session_id, scope.task_id)
     if is_chat_itself or not Query(metadata=scope).wanted:
         return []
-    found = [each.metadata for each in await handle.chats(limit=_CHATS)]
-    return [name for each in found if narrowed(scope, name := name_of(each)) == each]
+    scopes = [each.metadata for each in await handle.chats(limit=_CHATS)]
+    return [name for each in scopes if narrowed(scope, name := name_of(each)) == each]
 
 
 async def _missing(chat: Chat, task: Task) -> str | None:
@@ -196,14 +196,16 @@ def _offered(context: "Context", recalled: "RecallResult", limit: int) -> list[D
     lost = {each.id: each.reason for each in context.dropped if each.section == "memories"}
     states = [(hit, lost.get(hit.item.id, "shown")) for hit in hits]
     states += [(hit, "relevance") for hit in others]
-    return [{"hit": hit, "state": state, "told": _TOLD.get(state, "")} for hit, state in states]
+    return [
+        {"hit": hit, "state": state, "told": _REASON_TEXTS.get(state, "")} for hit, state in states
+    ]
 
 
 def _parts(context: "Context") -> list[tuple[str, int, str]]:
     """Return the sections with their tokens and colours, and what all messages cost beside."""
-    found = [(name, tokens, COLOURS.get(name, "c7")) for name, tokens in context.parts.items()]
-    rest = context.tokens - sum(tokens for _, tokens, _ in found)
-    return [*found, ("around messages", rest, "ink")] if rest > 0 else found
+    parts = [(name, tokens, COLOURS.get(name, "c7")) for name, tokens in context.parts.items()]
+    rest = context.tokens - sum(tokens for _, tokens, _ in parts)
+    return [*parts, ("around messages", rest, "ink")] if rest > 0 else parts
 
 
 def _grouped(dropped: "Sequence[Dropped]") -> list[Data]:
@@ -217,12 +219,12 @@ def _grouped(dropped: "Sequence[Dropped]") -> list[Data]:
         {
             "section": section,
             "reason": reason,
-            "told": _TOLD.get(reason, reason),
-            "count": len(found),
-            "tokens": sum(each.tokens for each in found),
-            "some": found[:_LISTED],
+            "told": _REASON_TEXTS.get(reason, reason),
+            "count": len(group),
+            "tokens": sum(each.tokens for each in group),
+            "some": group[:_LISTED],
         }
-        for (section, reason), found in groups.items()
+        for (section, reason), group in groups.items()
     ]
 
 

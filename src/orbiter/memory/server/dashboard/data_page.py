@@ -45,7 +45,7 @@ async def jobs(ask: Ask) -> Data:
 
 
 async def _jobs(ask: Ask) -> Data:
-    found = (await ask.server.jobs.jobs_of(ask.principal))[:_JOBS]
+    recent = (await ask.server.jobs.jobs_of(ask.principal))[:_JOBS]
     return {
         "jobs": [
             {
@@ -57,9 +57,9 @@ async def _jobs(ask: Ask) -> Data:
                 "is_finished": job.is_finished,
                 "problem": "" if job.problem is None else job.problem.get("detail", ""),
             }
-            for job in found
+            for job in recent
         ],
-        "is_under_way": any(not job.is_finished for job in found),
+        "is_under_way": any(not job.is_finished for job in recent),
     }
 
 
@@ -105,11 +105,11 @@ async def erase(ask: Ask) -> Response:
 
 def _scope_of(ask: Ask) -> dict[str, str]:
     """Return the scope that the form names, which must be one that the key opens."""
-    asked = {name: ask.text(name) for name in SCOPE_FIELDS if ask.text(name)}
-    if not asked:
+    fields = {name: ask.text(name) for name in SCOPE_FIELDS if ask.text(name)}
+    if not fields:
         raise QueryError("name a user, an agent, a session or a task")
     allowed = scope_of(ask.handle.scope)
-    for name, value in asked.items():
+    for name, value in fields.items():
         if allowed.get(name) != value:
             raise QueryError(f"your key is for `{name}` `{allowed.get(name)}`, not for `{value}`")
     return allowed
@@ -158,16 +158,16 @@ async def audit(ask: Ask) -> Data:
 async def evict(ask: Ask) -> Response:
     """Count what is worth least above a budget, or forget it."""
     form = await ask.form()
-    most = as_number("max_items", form.get("max_items", ""), -1, least=0, most=10**9)
-    if most < 0:
+    max_items = as_number("max_items", form.get("max_items", ""), -1, least=0, most=10**9)
+    if max_items < 0:
         raise QueryError("enter how many memories to keep")
     if not scope_of(ask.handle.scope):
         raise QueryError("choose a user first; there is no limit for everyone's memories together")
     is_meant = form.get("sure") == "yes"
 
     async def work() -> Data:
-        found = await ask.handle.evict(max_items=most, dry_run=not is_meant)
-        told: Data = {"evicted": found, "done": is_meant, "max_items": most}
-        return {**told, "shown": found.items[:8]}
+        evicted = await ask.handle.evict(max_items=max_items, dry_run=not is_meant)
+        view: Data = {"evicted": evicted, "done": is_meant, "max_items": max_items}
+        return {**view, "shown": evicted.items[:8]}
 
     return await slow_part(ask, "parts/evicted.html", work)

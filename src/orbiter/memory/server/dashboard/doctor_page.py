@@ -152,11 +152,11 @@ async def verify(ask: Ask) -> Response:
 
     async def work() -> Data:
         try:
-            found = await ask.server.memory.verify()
+            report = await ask.server.memory.verify()
         except UnsupportedError:
-            found = None
+            report = None
         cure = "stop the server, then orbiter-memory doctor --repair"
-        return {"checks": [check_contents(found, cure=cure)]}
+        return {"checks": [check_contents(report, cure=cure)]}
 
     return await slow_part(ask, "parts/checks.html", work)
 

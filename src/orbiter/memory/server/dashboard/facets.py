@@ -49,7 +49,7 @@ _STATUSES = {"accepted": "Accepted", "draft": "Draft", "discard": "Discarded"}
 MAX_FORGOTTEN = 20_000
 """Forgotten memories that are counted, the newest: no store counts these by value."""
 _CHUNK = 1_000
-_SHOWN = 7
+_MAX_VALUES = 7
 """Values of a facet that are listed: the most frequent ones."""
 _MAX_TAGS = 50
 """Tags of one memory that are counted: nothing stops a client from writing very many."""
@@ -151,14 +151,14 @@ class Facet:
     values: tuple[Value, ...]
 
 
-def read_filters(asked: Callable[[str], str], scope: dict[str, str]) -> Filters:
-    """Return what an address asks for, or raise `QueryError`; *asked* gives what it says."""
-    status, age = asked("status"), asked("age")
+def read_filters(param: Callable[[str], str], scope: dict[str, str]) -> Filters:
+    """Return what an address asks for, or raise `QueryError`; *param* gives what it says."""
+    status, age = param("status"), param("age")
     if status and status not in (*_STATUSES, FORGOTTEN):
         raise QueryError(f"`status` is one of `{'`, `'.join((*_STATUSES, FORGOTTEN))}`")
     if age and age not in AGES:
         raise QueryError(f"`age` is one of `{'`, `'.join(AGES)}`")
-    return Filters(asked("q"), asked("type"), asked("tag"), status, age, scope)
+    return Filters(param("q"), param("type"), param("tag"), status, age, scope)
 
 
 def tags_of(item: MemoryItem) -> list[str]:
@@ -237,15 +237,15 @@ def facets(
     *forgotten* is how many there are of these, and *held* are the fields of the scope that the
     reader's key decides.
     """
-    found: list[Facet] = []
+    all_facets: list[Facet] = []
     for name, title in _SCOPES.items():
         if name not in held:
             chosen = filters.scope.get(name, "")
-            found.append(_counted(filters, name, title, counts.get(name, {}), chosen))
-    found.append(_counted(filters, "type", "Type", counts["type"], filters.type))
-    found.append(_counted(filters, "tag", "Tag", counts["tag"], filters.tag))
-    found += [_status(filters, counts["status"], forgotten), _age(filters, counts["age"])]
-    return [each for each in found if _is_choice(each)]
+            all_facets.append(_counted(filters, name, title, counts.get(name, {}), chosen))
+    all_facets.append(_counted(filters, "type", "Type", counts["type"], filters.type))
+    all_facets.append(_counted(filters, "tag", "Tag", counts["tag"], filters.tag))
+    all_facets += [_status(filters, counts["status"], forgotten), _age(filters, counts["age"])]
+    return [each for each in all_facets if _is_choice(each)]
 
 
 _OWN = ("type", "tag", "status", "age")
@@ -270,9 +270,9 @@ def _counted(
     filters: Filters, name: str, title: str, counts: Mapping[str, int], chosen: str
 ) -> Facet:
     ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    listed = [value for value, _ in ordered[:_SHOWN]]
+    listed = [value for value, _ in ordered[:_MAX_VALUES]]
     if chosen and chosen not in listed:
-        listed = [chosen, *listed[: _SHOWN - 1]]
+        listed = [chosen, *listed[: _MAX_VALUES - 1]]
     if name in SCOPE_FIELDS and chosen:
         listed = [chosen]  # others are out of sight: this page is of this one alone
     return Facet(
@@ -296,13 +296,13 @@ def _status(filters: Filters, counted: Mapping[str, int], forgotten: int | None)
     labels = {**_STATUSES, FORGOTTEN: "Forgotten"}
     if forgotten:
         counts[FORGOTTEN] = forgotten
-    shown = [each for each in labels if counts[each] or each == filters.status]
+    statuses = [each for each in labels if counts[each] or each == filters.status]
     return Facet(
         "status",
         "Status",
         tuple(
             _value(filters, "status", each, labels[each], counts[each] or None, filters.status)
-            for each in shown
+            for each in statuses
         ),
     )
 

@@ -97,9 +97,9 @@ async def reopen(ask: Ask) -> Data:
         raise QueryError(f"`{fact_id}` cannot be a draft again: it is no longer discarded")
     fact = await ask.handle.restore(fact_id, version=before)
     assert isinstance(fact, FactMemory)  # noqa: S101 - it was one, and is it again
-    found, _ = await read_facts(ask.handle, exactly=False)
-    draft = await draft_of(ask, fact, found)
-    return {"each": draft, "can_undo": True, "counts": _count_facts(found)}
+    facts, _ = await read_facts(ask.handle, exactly=False)
+    draft = await draft_of(ask, fact, facts)
+    return {"each": draft, "can_undo": True, "counts": _count_facts(facts)}
 
 
 @pages.part("POST", "/ui/review/decide", "parts/memory_main.html", role="write")
@@ -117,10 +117,10 @@ async def decide(ask: Ask) -> Toast:
 
 async def _decided(ask: Ask, fact: FactMemory, how: str) -> Data:
     """Return what stays where a proposal was, and what is left to decide."""
-    found, _ = await read_facts(ask.handle, exactly=False)
+    facts, _ = await read_facts(ask.handle, exactly=False)
     can_undo = how == "Discarded" and await _before(ask, fact.id) is not None
-    told = {"fact": fact, "value": _words(fact), "how": how, "whose": scope_of(fact.metadata)}
-    return {**told, "can_undo": can_undo, "counts": _count_facts(found)}
+    data = {"fact": fact, "value": _words(fact), "how": how, "whose": scope_of(fact.metadata)}
+    return {**data, "can_undo": can_undo, "counts": _count_facts(facts)}
 
 
 async def _before(ask: Ask, fact_id: str) -> int | None:
@@ -145,6 +145,6 @@ async def retract(ask: Ask) -> Data:
     """Settle a contradiction: one side was wrong."""
     fact_id = ask.text("id")
     fact = await (await _facts_of(ask, fact_id)).retract(fact_id)
-    found, _ = await read_facts(ask.handle, exactly=False)
-    told: Data = {"fact": fact, "value": _words(fact), "whose": scope_of(fact.metadata)}
-    return {**told, "counts": _count_facts(found)}
+    facts, _ = await read_facts(ask.handle, exactly=False)
+    data: Data = {"fact": fact, "value": _words(fact), "whose": scope_of(fact.metadata)}
+    return {**data, "counts": _count_facts(facts)}

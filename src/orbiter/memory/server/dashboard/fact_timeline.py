@@ -111,11 +111,11 @@ def axis_of(
             marks += [fact.valid_from, *([fact.valid_to] if fact.valid_to else [])]
     else:
         marks.append(now - timedelta(days=days))
-    shown = [mark for mark in marks if _EARLIEST <= mark <= now + _AHEAD] or [now]
-    axis = _around(shown)
+    visible_marks = [mark for mark in marks if _EARLIEST <= mark <= now + _AHEAD] or [now]
+    axis = _around(visible_marks)
     # A moment on the axis leaves it as it is, so that a slider along it stays where it is.
     if as_of is not None and not axis.start <= as_of <= axis.end:
-        axis = _around([*shown, *([as_of] if _EARLIEST <= as_of <= now + _AHEAD else [])])
+        axis = _around([*visible_marks, *([as_of] if _EARLIEST <= as_of <= now + _AHEAD else [])])
     return Axis(
         axis.start,
         axis.end,
@@ -181,8 +181,8 @@ def row_of(
     ends = [-1.0]  # where the last shape of each lane ends; the first lane is what held
     undrawn = 0
     for fact, kind, why in _beside(facts, conflicts, known_at):
-        told = show_value(fact.value)
-        for shape in _shape(axis, kind, fact.valid_from, fact.valid_to, 0, told, why):
+        text = show_value(fact.value)
+        for shape in _shape(axis, kind, fact.valid_from, fact.valid_to, 0, text, why):
             free = (lane for lane, last in enumerate(ends) if lane and last <= shape.left)
             lane = next(free, len(ends))
             if lane >= _MAX_LANES:
@@ -190,12 +190,12 @@ def row_of(
                 continue
             ends[lane:] = [shape.left + shape.width, *ends[lane + 1 :]]
             shapes.append(shape._replace(lane=lane))
-    found = span_of(holds, facts, as_of=as_of, known_at=known_at) if holds else None
+    holding_span = span_of(holds, facts, as_of=as_of, known_at=known_at) if holds else None
     return Row(
         key=key,
         holds=holds,
         value="" if holds is None else show_value(holds.value),
-        when="" if found is None else dated(found, now=as_of),
+        when="" if holding_span is None else dated(holding_span, now=as_of),
         shapes=tuple(shapes),
         height=LANE * len(ends),
         undrawn=undrawn,
@@ -245,8 +245,8 @@ def _shape(
 def ticks_of(start: datetime, end: datetime) -> list[Tick]:
     """Return the marks between two moments, at most six."""
     whole = end - start
-    found = _by_minutes(start, end) if whole < _MAX_TICKS * _MONTH / 2 else _by_months(start, end)
-    return [Tick(round(100 * ((moment - start) / whole), 3), label) for moment, label in found]
+    moments = _by_minutes(start, end) if whole < _MAX_TICKS * _MONTH / 2 else _by_months(start, end)
+    return [Tick(round(100 * ((moment - start) / whole), 3), label) for moment, label in moments]
 
 
 def _by_minutes(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
@@ -262,8 +262,8 @@ def _by_minutes(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]
 
 
 def _by_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-    shown = (end - start) / _MONTH
-    step = next((m for m in _IN_MONTHS if shown / m <= _MAX_TICKS), _IN_MONTHS[-1])
+    months = (end - start) / _MONTH
+    step = next((m for m in _IN_MONTHS if months / m <= _MAX_TICKS), _IN_MONTHS[-1])
     month = start.year * 12 + start.month - 1
     month -= month % step
     while True:

@@ -24,7 +24,7 @@ __all__ = ["as_moment", "pages", "read_facts", "scope_of"]
 pages = Pages()
 
 PAGE = 1_000
-MOST = 5_000
+MAX_FACTS = 5_000
 """Assertions that are read at most; a scope of more is told so."""
 _MAX_KEYS = 100
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
@@ -45,7 +45,7 @@ async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactM
     }
     facts: list[FactMemory] = []
     cursor: str | None = None
-    while len(facts) < MOST:
+    while len(facts) < MAX_FACTS:
         page = await handle.list(
             memory_type="fact", where=where if exactly else None, limit=PAGE, cursor=cursor
         )
@@ -100,7 +100,7 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
     )
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
     named.sort(key=_natural)
-    skip = min(ask.number("skip", 0, most=MOST), len(named))
+    skip = min(ask.number("skip", 0, most=MAX_FACTS), len(named))
     page_keys = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
     axis = axis_of(
         (fact for of_key in page_keys.values() for fact in of_key),
@@ -125,7 +125,7 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         "is_past": as_of is not None or known_at is not None,
         "keys": len(named),
         "is_all": is_all,
-        "most": MOST,
+        "most": MAX_FACTS,
         "drafts": sum(1 for fact in facts if fact.status == "draft"),
         "conflicts": sum(len(row.conflicts) for row in rows),
         "narrower": await _narrower(handle),

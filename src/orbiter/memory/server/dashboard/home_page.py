@@ -64,7 +64,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MemoryRows:
     """What the list shows."""
 
     rows: Sequence[Row]
@@ -180,11 +180,11 @@ async def remember(ask: Ask) -> Toast:
     )
     # The page sends along what its list is narrowed to, as box and address still say so.
     filters = read_filters(lambda name: form.get(name, ""), ask.scope)
-    found = await _search(ask, filters)
-    is_seen = any(row.item.id == item.id for row in found.rows)
+    listed = await _search(ask, filters)
+    is_seen = any(row.item.id == item.id for row in listed.rows)
     said = "Saved." if is_seen else "Saved. The current filters hide it."
     undo = f"/ui/memories/undo{filters.query(id=item.id)}"
-    return Toast(_as_data(filters, found), said, undo, "#results")
+    return Toast(_as_data(filters, listed), said, undo, "#results")
 
 
 @pages.part("POST", "/ui/memories/undo", "parts/memories.html", role="write")
@@ -207,7 +207,7 @@ async def _listed(ask: Ask, filters: Filters) -> Data:
     return _as_data(filters, await _search(ask, filters, cursor=ask.text("cursor")))
 
 
-async def _search(ask: Ask, filters: Filters, *, cursor: str = "") -> Found:
+async def _search(ask: Ask, filters: Filters, *, cursor: str = "") -> MemoryRows:
     hits = ask.number("k", _HITS[0], least=1, most=_HITS[-1])
     if _is_search(filters):
         return await _searched(ask.handle, filters, hits)
@@ -218,18 +218,18 @@ def _is_search(filters: Filters) -> bool:
     return bool(filters.q.strip()) and not filters.by_letters
 
 
-def _as_data(filters: Filters, found: Found) -> Data:
+def _as_data(filters: Filters, listed: MemoryRows) -> Data:
     return {
         "filters": filters,
-        "rows": found.rows,
-        "more": found.more,
-        "considered": found.considered,
+        "rows": listed.rows,
+        "more": listed.more,
+        "considered": listed.considered,
         "is_search": _is_search(filters),
-        "is_rest": found.is_rest,
+        "is_rest": listed.is_rest,
     }
 
 
-async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Found:
+async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> MemoryRows:
     recalled = await handle.recall(
         filters.q,
         k=hits,
@@ -244,14 +244,14 @@ async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Foun
     larger = next((each for each in _HITS if each > hits), None)
     is_more = larger is not None and len(rows) == hits and recalled.considered > hits
     more = f"{filters.query(k=str(larger))}" if is_more else None
-    return Found(rows, more, recalled.considered)
+    return MemoryRows(rows, more, recalled.considered)
 
 
 def _row(hit: "Hit", *, is_answer: bool) -> Row:
     return Row(hit.item, round(hit.score, 4), str(hit.why), hit.relevance, is_answer)
 
 
-async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Found:
+async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> MemoryRows:
     page = await handle.list(
         query=filters.q.strip(),
         where=filters.where,
@@ -263,7 +263,7 @@ async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Foun
         cursor=cursor or None,
     )
     more = filters.query(cursor=page.next) if page.next else None
-    return Found([Row(item) for item in page], more, is_rest=bool(cursor))
+    return MemoryRows([Row(item) for item in page], more, is_rest=bool(cursor))
 
 
 def _store_here(ask: Ask) -> str | None:
@@ -336,7 +336,7 @@ def snippets(
     token = ', token="om_…"' if needs_key else ""
     header = "  -H 'Authorization: Bearer om_…' \\\n" if needs_key else ""
     key = f" To create a key, run on the server: {key_command}." if needs_key else ""
-    found = [
+    all_snippets = [
         Snippet(
             "connect-python",
             "Python",
@@ -354,7 +354,7 @@ def snippets(
         ),
     ]
     if with_mcp:
-        found += [
+        all_snippets += [
             Snippet(
                 "connect-claude",
                 "Claude Code, Cursor, VS Code, Codex",
@@ -369,4 +369,4 @@ def snippets(
                 "Streamable HTTP" + ("; send the key as a bearer token." if needs_key else "."),
             ),
         ]
-    return found
+    return all_snippets

@@ -23,7 +23,7 @@ from orbiter.memory.server.dashboard.templating import render
 
 __all__ = ["Happened", "merged", "strip"]
 
-MOST = 8
+MAX_ROWS = 8
 """Rows that are shown."""
 
 _GATHER = 0.15
@@ -91,7 +91,7 @@ def merged(rows: Sequence[Happened], row: Happened) -> list[Happened]:
     )
     if last is not None and is_again:
         return [replace(row, times=last.times + 1), *rows[1:]]
-    return [row, *rows][:MOST]
+    return [row, *rows][:MAX_ROWS]
 
 
 class Strip(EventsResponse):
@@ -115,7 +115,7 @@ class Strip(EventsResponse):
             now = loop.time()
             if waiting and now >= tell_at:
                 spoken = now
-                await write(f"event: strip\n{_lines(await self._told_all(waiting))}\n")
+                await write(f"event: strip\n{_lines(await self._render(waiting))}\n")
             elif now - spoken >= _HEARTBEAT:
                 spoken = now
                 await write(": still here\n\n")
@@ -129,10 +129,10 @@ class Strip(EventsResponse):
             tell_at = tell_at if waiting else loop.time() + _GATHER
             waiting.append(event)
 
-    async def _told_all(self, waiting: deque[MemoryEvent]) -> str:
+    async def _render(self, waiting: deque[MemoryEvent]) -> str:
         await self._take(waiting)
-        told = {"happened": self._rows, "scope": self._links, "new": self._new}
-        return render("parts/live.html", told)
+        data = {"happened": self._rows, "scope": self._links, "new": self._new}
+        return render("parts/live.html", data)
 
     async def _take(self, waiting: deque[MemoryEvent]) -> None:
         """Make rows of what has come; only those that stay are read from the store."""

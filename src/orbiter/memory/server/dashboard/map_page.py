@@ -17,7 +17,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.api.job_files import folder_for
-from orbiter.memory.server.dashboard.map_points import MOST, Drawn, Places, draw, has_vectors
+from orbiter.memory.server.dashboard.map_points import MAX_POINTS, Drawn, Places, draw, has_vectors
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 
 __all__ = ["can_draw", "note_erasure", "pages"]
@@ -32,17 +32,17 @@ _KEPT_FOR = 60.0
 @pages.page("/map", "map.html", title="Map")
 async def show(ask: Ask) -> Data:
     """Give what the page says before its points are there; the twin has them, too."""
-    told: Data = {
-        "most": MOST,
+    data: Data = {
+        "most": MAX_POINTS,
         "can_draw": can_draw(),
         "by_meaning": await has_vectors(ask.handle),
         "total": (await ask.handle.stats()).items,
     }
     if ask.request.url.path.endswith(".json"):
-        told["drawn"] = await _drawn(ask) if can_draw() else None
-        return told
-    told["listed"] = await _drawn(ask) if can_draw() and ask.text("as") == "list" else None
-    return told
+        data["drawn"] = await _drawn(ask) if can_draw() else None
+        return data
+    data["listed"] = await _drawn(ask) if can_draw() and ask.text("as") == "list" else None
+    return data
 
 
 @pages.part("GET", "/ui/map/points")
@@ -50,8 +50,8 @@ async def points(ask: Ask) -> Response:
     """Give the points as columns, which is half the size of rows and quick to read."""
     drawn = await _drawn(ask) if can_draw() else Drawn()
     groups = [[each.name, each.x, each.y, each.count] for each in drawn.groups]
-    told = {"total": drawn.total, "by": drawn.by, "waiting": drawn.waiting, "groups": groups}
-    return await asyncio.to_thread(JSONResponse, told | drawn.points)
+    header = {"total": drawn.total, "by": drawn.by, "waiting": drawn.waiting, "groups": groups}
+    return await asyncio.to_thread(JSONResponse, header | drawn.points)
 
 
 @pages.part("GET", "/ui/map/groups", "parts/map_groups.html")
@@ -82,16 +82,16 @@ async def _drawn(ask: Ask) -> Drawn:
     key: _Key = (scope, newest[0].id if newest else "", total)
     kept = _kept.setdefault(ask.server.memory, OrderedDict())
     places, now = await _places_of(ask.server.memory), monotonic()
-    found = kept.get(key)
-    if found is None or found[0] < now:
+    entry = kept.get(key)
+    if entry is None or entry[0] < now:
         drawing = draw(handle, total=total, places=places)
-        found = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(drawing))
+        entry = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(drawing))
         while len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
     try:
-        return await asyncio.shield(found[1])  # whoever leaves takes it from nobody else
+        return await asyncio.shield(entry[1])  # whoever leaves takes it from nobody else
     except BaseException:  # of the drawing, or of whoever left: only the first is forgotten
-        if found[1].done():
+        if entry[1].done():
             kept.pop(key, None)
         raise
 

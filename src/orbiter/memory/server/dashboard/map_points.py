@@ -29,10 +29,10 @@ from orbiter.memory.text.words import COMMON, tokens
 if TYPE_CHECKING:
     from orbiter.memory.server.dashboard.projection import Floats, Layout
 
-__all__ = ["MOST", "NUMBERS", "Drawn", "Group", "Places", "draw", "facet", "has_vectors"]
+__all__ = ["MAX_POINTS", "NUMBERS", "Drawn", "Group", "Places", "draw", "facet", "has_vectors"]
 
 
-MOST = 10_000
+MAX_POINTS = 10_000
 """Points on a map: the newest memories of its scope."""
 
 _CHUNK = 1_000
@@ -40,7 +40,7 @@ _MAX_MAPS = 8
 _MAX_BYTES = 16 * 2**20
 _GROWTH = 2
 """A map that has grown by this factor since its layout was computed gets a new one."""
-_TYPICAL, _SHOWN = 60, 3
+_TYPICAL, _MAX_EXAMPLES = 60, 3
 """Members of a group that are looked through for a few that tell what it is about."""
 _TEXT = 160
 """Letters of each memory that a map tells; a click opens the whole."""
@@ -49,7 +49,7 @@ _TEXT = 160
 _NAMED = 7
 """Values of a facet with a colour of their own; what remains shares one."""
 
-_TOLD = ("type", "user")
+_CARD_FACETS = ("type", "user")
 """What the card of a point tells, also of values that share a colour with others."""
 
 _AGES = (
@@ -224,16 +224,16 @@ async def draw(handle: ScopedMemory, *, total: int, places: Places | None = None
     erasures = places.erasures
     items = await _newest(handle)
     vectors, dimension = await _vectors(handle, [item.id for item in items])
-    shown = [item for item in items if item.id in vectors] if vectors else items
-    raw = [vectors[item.id] for item in shown] if vectors else []
+    placed_items = [item for item in items if item.id in vectors] if vectors else items
+    raw = [vectors[item.id] for item in placed_items] if vectors else []
     name = repr((*Query(metadata=handle.scope).wanted.items(), dimension))
     return await asyncio.to_thread(
         _compute,
-        shown,
+        placed_items,
         raw,
         dimension,
         total=total,
-        waiting=len(items) - len(shown),
+        waiting=len(items) - len(placed_items),
         places=places,
         erasures=erasures,
         name=name,
@@ -256,8 +256,8 @@ async def has_vectors(handle: ScopedMemory) -> bool:
 async def _newest(handle: ScopedMemory) -> list[MemoryItem]:
     items: list[MemoryItem] = []
     cursor: str | None = None
-    while len(items) < MOST:
-        page = await handle.list(limit=min(_CHUNK, MOST - len(items)), cursor=cursor)
+    while len(items) < MAX_POINTS:
+        page = await handle.list(limit=min(_CHUNK, MAX_POINTS - len(items)), cursor=cursor)
         items += page
         cursor = page.next
         if cursor is None:
@@ -270,10 +270,10 @@ async def _vectors(handle: ScopedMemory, item_ids: list[str]) -> tuple[dict[str,
     store = await handle._store()  # noqa: SLF001 - as it is held to this scope
     if not isinstance(store, VectorReader) or not isinstance(store, VectorStore):
         return {}, 0
-    found: dict[str, bytes] = {}
+    vectors: dict[str, bytes] = {}
     for at in range(0, len(item_ids), _CHUNK):
-        found |= await store.vectors(item_ids[at : at + _CHUNK])
-    return found, store.embeddings.dimension if store.embeddings else 0
+        vectors |= await store.vectors(item_ids[at : at + _CHUNK])
+    return vectors, store.embeddings.dimension if store.embeddings else 0
 
 
 def _compute(
@@ -364,7 +364,7 @@ def _named_groups(
 
     words = [{word for word in tokens(item.content[:400]) if _is_label(word)} for item in items]
     everywhere = Counter(word for each in words for word in each)
-    found = []
+    groups = []
     for number in np.unique(layout.groups).tolist():
         members = np.flatnonzero(layout.groups == number)
         middle = layout.places[members].mean(axis=0)
@@ -377,7 +377,7 @@ def _named_groups(
             kept = placed.names[number] = [known_by(word) for word in ranked[:3]]
         name = [hashes[each] for each in kept]
         x, y = (middle * 1_000).round().astype(int).tolist()
-        found.append(
+        groups.append(
             Group(
                 name=", ".join(visible(word[:24]) for word in name) or "without words",
                 count=len(members),
@@ -386,16 +386,16 @@ def _named_groups(
                 nearest=_unlike([items[each] for each in typical[:_TYPICAL]]),
             )
         )
-    return tuple(sorted(found, key=lambda group: -group.count))
+    return tuple(sorted(groups, key=lambda group: -group.count))
 
 
 def _unlike(items: Sequence[MemoryItem]) -> tuple[tuple[str, str], ...]:
     """Return some of *items* that do not begin with the same words."""
-    found: dict[str, tuple[str, str]] = {}
+    examples: dict[str, tuple[str, str]] = {}
     for item in items:
         text = _beginning(item)
-        found.setdefault(text[:20].casefold(), (item.id, text))
-    return tuple(found.values())[:_SHOWN]
+        examples.setdefault(text[:20].casefold(), (item.id, text))
+    return tuple(examples.values())[:_MAX_EXAMPLES]
 
 
 NUMBERS = frozenset(
@@ -458,15 +458,15 @@ def facet(name: str, items: Sequence[MemoryItem]) -> dict[str, object]:
         order = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
         tints = [_tint(name, value, at) for at, value in enumerate(order)]
     index = {value: at for at, value in enumerate(order)}
-    told = [_said(name, value) for value in order]
+    labels = [_said(name, value) for value in order]
     numbers = [counts[value] for value in order]
     if len(order) < len(counts):
-        told.append(f"{len(counts) - len(order)} others")
+        labels.append(f"{len(counts) - len(order)} others")
         tints.append("c7")
         numbers.append(len(items) - sum(numbers))
     return {
-        **(_each(name, values) if name in _TOLD else {}),
-        "values": told,
+        **(_each(name, values) if name in _CARD_FACETS else {}),
+        "values": labels,
         "counts": numbers,
         "tints": tints,
         "of": [index.get(value, len(order)) for value in values],
@@ -481,8 +481,8 @@ def _each(name: str, values: Sequence[str]) -> dict[str, object]:
 
 
 def _said(name: str, value: str) -> str:
-    told = str(environment().filters["kind"](value)) if name == "type" else value
-    return visible(told[:60]) or f"no {name}"
+    label = str(environment().filters["kind"](value)) if name == "type" else value
+    return visible(label[:60]) or f"no {name}"
 
 
 def _tint(name: str, value: str, at: int) -> str:

@@ -35,7 +35,7 @@ _MAX_RAW = 50_000
 
 _HITS = 10
 _RELATED = 6
-_ASKED = 600
+_MAX_QUERY = 600
 """Letters of a memory that are asked with to find what is like it."""
 
 
@@ -58,7 +58,7 @@ async def memory(ask: Ask) -> Data:
 
 
 @pages.part("GET", "/ui/memory", "parts/memory_main.html")
-async def shown(ask: Ask) -> Data:
+async def show_memory(ask: Ask) -> Data:
     """Return a memory to be read, as after an edit that was given up."""
     return await _page_data(ask)
 
@@ -160,13 +160,13 @@ async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
 
 async def _full_page_data(ask: Ask, *, query: str = "") -> Data:
     """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
-    told = await _page_data(ask)
-    item = told["item"]
+    data = await _page_data(ask)
+    item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
-    is_forgotten = bool(told["is_forgotten"])
+    is_forgotten = bool(data["is_forgotten"])
     handle = _handle_of(ask, item)
     return {
-        **told,
+        **data,
         "related": [] if is_forgotten else await related_to(handle, item),
         "rank": await rank_of(handle, item, query) if query and not is_forgotten else None,
     }
@@ -191,12 +191,12 @@ async def _page_data(ask: Ask) -> Data:
 
 async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
     """Return the fields again with what was typed in them, beside what is stored by now."""
-    told = await _page_data(ask)
-    item = told["item"]
+    data = await _page_data(ask)
+    item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
     mine = form.get("content", item.content)
     return {
-        **told,
+        **data,
         "tags": form.get("tags", ""),
         "conflict": {"mine": mine, "pieces": word_diff(item.content, mine)},
     }
@@ -301,13 +301,13 @@ def _unfound(item: MemoryItem, considered: int) -> str:
 
 def _weights(reasons: Sequence[Reason]) -> list[Weight]:
     strongest = max((abs(each.points) for each in reasons), default=0.0) or 1.0
-    shown = [each for each in reasons if abs(each.points) >= 0.005][:12]
-    return [Weight(each.text, round(each.points, 3), each.points / strongest) for each in shown]
+    listed = [each for each in reasons if abs(each.points) >= 0.005][:12]
+    return [Weight(each.text, round(each.points, 3), each.points / strongest) for each in listed]
 
 
 async def related_to(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]:
     """Return a few memories that are about the same, best first."""
-    query = item.content[:_ASKED].strip()
+    query = item.content[:_MAX_QUERY].strip()
     if not query:
         return []
     hits = await handle.recall(query, k=_RELATED + 1)
@@ -354,7 +354,7 @@ class Origin:
 
 def changes(versions: Sequence[ItemVersion]) -> list[Change]:
     """Return the newest versions, newest first, each with what it changed in the one before."""
-    found: list[Change] = []
+    rows: list[Change] = []
     now = versions[-1].item if versions else None
     for place in range(len(versions) - 1, max(-1, len(versions) - 1 - MAX_VERSIONS), -1):
         each = versions[place]
@@ -362,7 +362,7 @@ def changes(versions: Sequence[ItemVersion]) -> list[Change]:
         is_now = place == len(versions) - 1
         is_same = now is not None and _is_same(each.item, now)
         has_text = before is not None and each.change == "updated"
-        found.append(
+        rows.append(
             Change(
                 version=each.item.version,
                 change=each.change,
@@ -376,7 +376,7 @@ def changes(versions: Sequence[ItemVersion]) -> list[Change]:
                 may_return=not is_now and not is_same and each.change != "deleted",
             )
         )
-    return found
+    return rows
 
 
 def _is_same(one: MemoryItem, other: MemoryItem) -> bool:
@@ -428,8 +428,8 @@ async def tool_group(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]
     at = item.created_at
     if isinstance(item, ToolMemory) and item.tool_call_id:
         near = await handle.list(where=where, since=at - _GROUP, until=at, limit=_NEAR)
-        asked = (each for each in near if isinstance(each, AIMemory))
-        call = next((a for a in asked if any(c.id == item.tool_call_id for c in a.calls)), None)
+        replies = (each for each in near if isinstance(each, AIMemory))
+        call = next((a for a in replies if any(c.id == item.tool_call_id for c in a.calls)), None)
         return [] if call is None else [call]
     if isinstance(item, AIMemory) and item.tool_calls:
         ids = {call.id for call in item.calls}

@@ -116,8 +116,8 @@ def _main_directions(vectors: Floats) -> Floats:
     loads = base @ turns
     # A direction and its opposite are one; the strongest number decides which of them it is.
     strongest = loads[np.abs(loads).argmax(axis=0), np.arange(size)]
-    found: Floats = (seen @ turns) * np.where(strongest < 0, -1, 1).astype(np.float32)
-    return found
+    projected: Floats = (seen @ turns) * np.where(strongest < 0, -1, 1).astype(np.float32)
+    return projected
 
 
 def _groups(points: Floats, count: int) -> Numbers:
@@ -147,8 +147,8 @@ def _far_apart(points: Floats, count: int) -> list[int]:
 def _distances(points: Floats, middles: Floats) -> npt.NDArray[np.float64]:
     """Return the squared distance of every point to every middle."""
     squares = (points**2).sum(axis=1)[:, None] + (middles**2).sum(axis=1) - 2 * points @ middles.T
-    found: npt.NDArray[np.float64] = np.maximum(squares, 0).astype(np.float64)
-    return found
+    distances: npt.NDArray[np.float64] = np.maximum(squares, 0).astype(np.float64)
+    return distances
 
 
 def _by_size(groups: Numbers) -> Numbers:
@@ -205,5 +205,5 @@ def _around(members: Floats) -> Floats:
     rank[np.argsort(far, kind="stable")] = np.arange(1, count + 1)
     # Half by how far off it is, half by rank: dense middles get room, and what is odd stays odd.
     wanted = 0.45 * far / far.max() + 0.55 * np.sqrt(rank / count)
-    found: Floats = (flat * (wanted / np.maximum(far, 1e-9))[:, None]).astype(np.float32)
-    return found
+    places: Floats = (flat * (wanted / np.maximum(far, 1e-9))[:, None]).astype(np.float32)
+    return places

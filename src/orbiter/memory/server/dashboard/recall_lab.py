@@ -19,7 +19,7 @@ __all__ = ["pages"]
 
 pages = Pages()
 
-_FOUND = 8
+_DEFAULT_HITS = 8
 _MAX_HITS = 50
 _TYPES = ("item", "fact", "human", "ai", "tool", "system")
 _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
@@ -67,9 +67,9 @@ async def lab(ask: Ask) -> Data | Answer:
     return data
 
 
-def _types(asked: str) -> tuple[str, ...]:
+def _types(chosen: str) -> tuple[str, ...]:
     """Return the types to choose from, with the one that is asked for, whatever it is."""
-    return (*_TYPES, asked) if asked and asked not in _TYPES else _TYPES
+    return (*_TYPES, chosen) if chosen and chosen not in _TYPES else _TYPES
 
 
 def _written(ask: Ask) -> dict[str, str]:
@@ -77,7 +77,7 @@ def _written(ask: Ask) -> dict[str, str]:
     names = ("q", "type", "since", "where", "min_trust", "user_id", "agent_id")
     return {
         **{name: ask.text(name) for name in names},
-        "k": ask.text("k") or str(_FOUND),
+        "k": ask.text("k") or str(_DEFAULT_HITS),
         "min_relevance": ask.text("min_relevance") or "0",
         "recency": ask.text("recency") or "0",
         "importance": ask.text("importance") or "0",
@@ -90,7 +90,7 @@ def _question(ask: Ask) -> Question:
         read_trust(trust)
     return Question(
         query=ask.text("q").strip(),
-        k=as_number("k", ask.text("k"), _FOUND, least=1, most=_MAX_HITS),
+        k=as_number("k", ask.text("k"), _DEFAULT_HITS, least=1, most=_MAX_HITS),
         memory_type=ask.text("type").strip() or None,
         since=_moment(ask.text("since").strip()),
         where=_where(ask.text("where").strip()),
@@ -105,34 +105,34 @@ def _moment(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise QueryError(f"`since` must be a day such as `2026-05-14`, not `{text[:40]}`") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _where(text: str) -> Where | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
+        where = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        where = None
+    if not isinstance(where, dict):
         raise QueryError(
             '`where` must be a JSON object, such as `{"tags": {"$contains": "money"}}`'
         )
-    return found
+    return where
 
 
 def _weight(name: str, text: str, *, most: int = 10) -> float:
     try:
-        found = float(text or 0)
+        weight = float(text or 0)
     except ValueError:
-        found = -1.0
-    if not 0 <= found <= most:
+        weight = -1.0
+    if not 0 <= weight <= most:
         raise QueryError(f"`{name}` must be a number from 0 to {most}, not `{text[:40]}`")
-    return found
+    return weight
 
 
 async def _lane(

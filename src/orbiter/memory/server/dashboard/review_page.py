@@ -16,7 +16,7 @@ from orbiter.memory.model.items import SPOKEN, MemoryItem
 from orbiter.memory.model.trust import source_of
 from orbiter.memory.recall.near_duplicates import DuplicateIndex
 from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
-from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
+from orbiter.memory.server.dashboard.facts_page import MAX_FACTS, read_facts
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.slow_parts import slow_part
 
@@ -43,9 +43,9 @@ _MAX_SOURCES = 12
 async def review(ask: Ask) -> Data:
     """Show what a person should check, by tab."""
     handle = ask.handle
-    found, is_all = await read_facts(handle, exactly=False)
-    drafts = [fact for fact in found if fact.status == "draft"]
-    conflicts = conflicts_among(found)
+    facts, is_all = await read_facts(handle, exactly=False)
+    drafts = [fact for fact in facts if fact.status == "draft"]
+    conflicts = conflicts_among(facts)
     groups, compared = await _alike(handle)
     hidden = await hidden_in(handle)
     counts = {
@@ -61,9 +61,9 @@ async def review(ask: Ask) -> Data:
         "tab": tab,
         "tabs": TABS,
         "counts": counts,
-        "facts_read": len(found),
+        "facts_read": len(facts),
         "facts_all": is_all,
-        "most_facts": MOST,
+        "most_facts": MAX_FACTS,
     }
     if tab == "duplicates":
         data |= {"groups": groups[:_MAX_SHOWN], "compared": compared, "sample": SAMPLE}
@@ -71,7 +71,7 @@ async def review(ask: Ask) -> Data:
         data["conflicts"] = [sides_of(each) for each in conflicts[:_MAX_SHOWN]]
     elif tab == "drafts":
         drafts.sort(key=lambda fact: (fact.created_at, fact.id))
-        data["drafts"] = [await draft_of(ask, fact, found) for fact in drafts[:_MAX_SHOWN]]
+        data["drafts"] = [await draft_of(ask, fact, facts) for fact in drafts[:_MAX_SHOWN]]
         data["can_undo"] = hidden is not None
     else:
         data |= {
@@ -115,8 +115,8 @@ async def look_through(ask: Ask) -> Response:
     """Compare all memories of the scope."""
 
     async def work() -> Data:
-        found = await ask.handle.duplicates()
-        apart = [[item for item in group if item.memory_type not in _APART] for group in found]
+        clusters = await ask.handle.duplicates()
+        apart = [[item for item in group if item.memory_type not in _APART] for group in clusters]
         groups = [group for group in apart if len(group) > 1]
         return {"groups": groups[:_MAX_SHOWN], "compared": None, "found": len(groups)}
 
@@ -156,12 +156,12 @@ async def _count_alike(handle: ScopedMemory) -> dict[str, int]:
 async def _ids(ask: Ask) -> list[str]:
     """Return the ids that a form names; as JSON, since an id may hold anything."""
     try:
-        found = json.loads((await ask.form()).get("ids", ""))
+        ids = json.loads((await ask.form()).get("ids", ""))
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        ids = None
+    if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
         raise QueryError("the form names no memories; send it from the page")
-    return found
+    return ids
 
 
 @pages.part("POST", "/ui/review/copies", role="write")
@@ -170,8 +170,8 @@ async def copies(ask: Ask) -> Response:
     is_meant = (await ask.form()).get("sure") == "yes"
 
     async def work() -> Data:
-        found = await ask.handle.evict(duplicates=True, dry_run=not is_meant)
-        return {"evicted": found, "done": is_meant, "shown": found.items[:10]}
+        evicted = await ask.handle.evict(duplicates=True, dry_run=not is_meant)
+        return {"evicted": evicted, "done": is_meant, "shown": evicted.items[:10]}
 
     return await slow_part(ask, "parts/copies.html", work)
 
@@ -194,9 +194,13 @@ async def doubt(ask: Ask) -> Response:
 
     async def work() -> Data:
         act = ask.handle.undo if way == "undo" else ask.handle.quarantine
-        found = await act(source, dry_run=not is_meant)
-        told = {"source": source, "way": way, "done": is_meant, "count": len(found)}
-        return {**told, "shown": found.items[:5], **(await _hidden_by_now(ask) if is_meant else {})}
+        affected = await act(source, dry_run=not is_meant)
+        data = {"source": source, "way": way, "done": is_meant, "count": len(affected)}
+        return {
+            **data,
+            "shown": affected.items[:5],
+            **(await _hidden_by_now(ask) if is_meant else {}),
+        }
 
     return await slow_part(ask, "parts/doubt.html", work)
 
@@ -237,12 +241,12 @@ async def hidden_in(handle: ScopedMemory) -> dict[str, list[MemoryItem]] | None:
         page = await handle.list(forgotten=True, limit=HIDDEN_SAMPLE)
     except UnsupportedError:
         return None
-    found: dict[str, list[MemoryItem]] = {}
+    by_source: dict[str, list[MemoryItem]] = {}
     for item in page:
         past = await handle.history(item.id)
         if past and past[-1].change == "deleted" and past[-1].by == QUARANTINE:
-            found.setdefault(source_of(item), []).append(item)
-    return found
+            by_source.setdefault(source_of(item), []).append(item)
+    return by_source
 
 
 async def sources_of(handle: ScopedMemory) -> list[tuple[str, int]]:

@@ -151,9 +151,9 @@ def _pretty(value: object) -> str:
     return json.dumps(to_json(value), indent=2, ensure_ascii=False)
 
 
-def _query(**given: object) -> str:
+def _query(**params: object) -> str:
     """Return `?…` of what is given and not empty."""
-    said = {name: value for name, value in given.items() if value not in (None, "", False)}
+    said = {name: value for name, value in params.items() if value not in (None, "", False)}
     return f"?{urlencode(said)}" if said else ""
 
 
@@ -192,24 +192,24 @@ def render(template: str, data: Mapping[str, object]) -> str:
 
 def to_json(value: object) -> object:
     """Return *value* as what JSON has: verbatim, with nothing made visible or left out."""
-    found: object = str(value)
+    result: object = str(value)
     if value is None or isinstance(value, bool | int | float):
-        found = value
+        result = value
     elif isinstance(value, Enum):
-        found = to_json(value.value)
+        result = to_json(value.value)
     elif isinstance(value, str):
-        found = str(value)
+        result = str(value)
     elif isinstance(value, datetime):
-        found = value.isoformat()
+        result = value.isoformat()
     elif isinstance(value, MemoryItem):
-        found = dump_item(value)
+        result = dump_item(value)
     elif isinstance(value, BaseModel):
-        found = value.model_dump(mode="json")
+        result = value.model_dump(mode="json")
     elif is_dataclass(value) and not isinstance(value, type):
-        shown = (each.name for each in fields(value) if not each.name.startswith("_"))
-        found = {name: to_json(getattr(value, name)) for name in shown}
+        names = (each.name for each in fields(value) if not each.name.startswith("_"))
+        result = {name: to_json(getattr(value, name)) for name in names}
     elif isinstance(value, Mapping):
-        found = {str(name): to_json(each) for name, each in value.items()}
+        result = {str(name): to_json(each) for name, each in value.items()}
     elif isinstance(value, Sequence | Set):
-        found = [to_json(each) for each in value]
-    return found
+        result = [to_json(each) for each in value]
+    return result

@@ -116,7 +116,7 @@ class AuthMiddleware:
         check_host(scope, headers, port=state.port, allowed=allowed)
         check_origin(scope, headers, port=state.port, allowed=allowed)
         try:
-            found = await self._known(scope, headers, server)
+            identified = await self._known(scope, headers, server)
         except MemoryError as exc:
             # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
             # are is for the log alone, once, however often somebody without a key asks.
@@ -129,7 +129,7 @@ class AuthMiddleware:
                 headers={"Retry-After": "5"},
             ) from None
         self._logged_error = ""
-        return ("", _local(scope, headers)) if found is None else found
+        return ("", _local(scope, headers)) if identified is None else identified
 
     async def _known(
         self, scope: Scope, headers: Headers, server: ServerState
@@ -137,10 +137,10 @@ class AuthMiddleware:
         """Return how a key was shown, and whose it is; `None` on a server without keys."""
         if server.keys is None and server.tokens is None:
             return None
-        given = headers.get("authorization", [])
-        kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        values = headers.get("authorization", [])
+        kind, _, credentials = values[0].partition(" ") if len(values) == 1 else ("", "", "")
         kind = kind.lower()
-        token = _password(shown) if kind == "basic" else shown.strip()
+        token = _password(credentials) if kind == "basic" else credentials.strip()
         is_shown = kind in ("bearer", "basic")
         needs_key, principal = server.tokens is not None, None
         if server.tokens is not None and kind == "bearer" and token.count(".") == 2:
@@ -266,9 +266,9 @@ def _check_token(
     """Refuse a change that a browser sends without what our own pages know."""
     if scope["method"] in _SAFE or (kind != "basic" and _is_for_programs(scope["path"])):
         return
-    given = headers.get(TOKEN_HEADER.lower(), [])
+    values = headers.get(TOKEN_HEADER.lower(), [])
     right = server.token_for(principal)
-    if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
+    if len(values) != 1 or not hmac.compare_digest(values[0].encode(), right.encode()):
         raise HTTPProblem(
             403,
             f"a change from a browser needs `{TOKEN_HEADER}`; reload the page, and retry. "
@@ -280,9 +280,9 @@ def _is_for_programs(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS)
 
 
-def _password(shown: str) -> str:
+def _password(credentials: str) -> str:
     try:
-        decoded = base64.b64decode(shown.strip(), validate=True).decode()
+        decoded = base64.b64decode(credentials.strip(), validate=True).decode()
     except (binascii.Error, ValueError):
         return ""
     return decoded.partition(":")[2]

@@ -61,20 +61,20 @@ REFUSAL = {**_ALWAYS, "cache-control": "no-store"}
 
 def headers_of(scope: Scope) -> dict[str, list[str]]:
     """Return the headers of a request, each with all its values."""
-    found: dict[str, list[str]] = {}
+    headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return found
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return headers
 
 
 def is_loopback(address: str) -> bool:
     """Tell whether *address*, a number, is of this computer alone."""
     try:
-        found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+        ip = ipaddress.ip_address(address.strip("[]").partition("%")[0])
     except ValueError:
         return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
+    mapped = getattr(ip, "ipv4_mapped", None)
+    return bool((mapped or ip).is_loopback)
 
 
 def is_local_name(host: str) -> bool:
@@ -89,8 +89,8 @@ def is_local_name(host: str) -> bool:
 
 def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
     """Refuse a request that does not call this server by a name of its own."""
-    given = headers.get("host", [])
-    if len(given) != 1 or not _is_ours(scope, given[0], scope["scheme"], port, allowed):
+    hosts = headers.get("host", [])
+    if len(hosts) != 1 or not _is_ours(scope, hosts[0], scope["scheme"], port, allowed):
         raise HTTPProblem(
             421,
             "this host name is not allowed; start the server with `--allow-host NAME` to allow it",
@@ -132,11 +132,11 @@ def _is_name(text: str, scheme: str, here: str | None, port: int, allowed: tuple
     if match is None:
         return False
     name = match[1]
-    asked = int(match[2]) if match[2] else _PORTS[scheme]
+    host_port = int(match[2]) if match[2] else _PORTS[scheme]
     # The very number that the request came to is one that nobody else can claim.
-    if asked == port and (name in _LOOPBACK or name.strip("[]") == here):
+    if host_port == port and (name in _LOOPBACK or name.strip("[]") == here):
         return True
-    full = f"{name}:{asked}"
+    full = f"{name}:{host_port}"
     return any(each.lower() in (name, full) for each in allowed)
 
 

@@ -98,7 +98,7 @@ async def _checked(scope: Scope, body: "_Body") -> Receive:
         name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"]
     ):
         await check_values(whole)
-    return body.given(whole)
+    return body.replay(whole)
 
 
 def _may_be_large(scope: Scope, most: int) -> bool:
@@ -170,7 +170,7 @@ class _Body:
             pieces.append(message.get("body", b""))
         return b"".join(pieces)
 
-    def given(self, whole: bytes) -> Receive:
+    def replay(self, whole: bytes) -> Receive:
         """Return what gives all of it to a handler at once."""
         waiting: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
 

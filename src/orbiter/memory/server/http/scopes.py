@@ -65,15 +65,15 @@ def _check_held(pairs: Iterable[tuple[str, str]], principal: Principal) -> None:
             )
 
 
-def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str]) -> ScopedMemory:
-    """Return the handle for a request that asks for the scope in *asked*.
+def handle_of(memory: AgentMemory, principal: Principal, params: Mapping[str, str]) -> ScopedMemory:
+    """Return the handle for a request that asks for the scope in *params*.
 
     What the key names need not be asked for; another name there is an `AccessError`. Only an
     administrator's key that names nobody reaches everyone's memories, and only an administrator
     acts in another's name. A name that is empty is a `QueryError`, also where the key names
     somebody.
     """
-    fields = dict(asked)
+    fields = dict(params)
     check_names(fields.items())
     _check_held(fields.items(), principal)
     source = check_source(fields.get("read_from"))

@@ -76,11 +76,11 @@ class ServerState:
 
 def state_of(connection: HTTPConnection) -> ServerState:
     """Return what the server of a request shares."""
-    found: ServerState = connection.app.state.orbiter
-    return found
+    state: ServerState = connection.app.state.orbiter
+    return state
 
 
 def principal_of(connection: HTTPConnection) -> Principal:
     """Return who a request comes from; the guard has found out."""
-    found: Principal = connection.state.principal
-    return found
+    principal: Principal = connection.state.principal
+    return principal

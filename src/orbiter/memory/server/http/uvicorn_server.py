@@ -90,8 +90,8 @@ class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
     linger: float
     """Seconds for the first request of a connection when the server stops."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.app_state = {**self.app_state, AUTHENTICATE: self._authenticate}
         self.access_log = False  # it would write whole addresses to any log that listens
         self._until_read: asyncio.TimerHandle | None = None
@@ -425,16 +425,16 @@ class _EmbeddedServer(Server):
 
 
 def _state(app: Starlette) -> ServerState:
-    found: ServerState = app.state.orbiter
-    return found
+    state: ServerState = app.state.orbiter
+    return state
 
 
 async def _bind(settings: Settings, server: ServerState) -> socket.socket:
     """Return a socket that is bound to the address, which others may reach only with keys."""
-    found = await find_addresses(settings)
+    addresses = await find_addresses(settings)
     if not await server.needs_key():
         # A name may have several: every one of them must be harmless, whichever is taken.
-        if not all(is_loopback(str(each[4][0])) for each in found):
+        if not all(is_loopback(str(each[4][0])) for each in addresses):
             raise QueryError(
                 f"`{settings.host}` can be reached from other computers, and this server has no "
                 f"keys; make one with `{server.key_command()}`, or serve `127.0.0.1`"
@@ -447,4 +447,4 @@ async def _bind(settings: Settings, server: ServerState) -> socket.socket:
                     f"has no keys: a proxy would make everybody an administrator; make a key with "
                     f"`{server.key_command()}`, or leave `--allow-host` out"
                 )
-    return bind_address(settings, found) if server.link.bound is None else server.link.bound
+    return bind_address(settings, addresses) if server.link.bound is None else server.link.bound
