@@ -416,9 +416,9 @@ def _write(change: Change) -> Path | None:
 
 def _free(path: Path) -> Path:
     number = 1
-    while (found := path.with_name(f"{path.name}.bak{number if number > 1 else ''}")).exists():
+    while (backup := path.with_name(f"{path.name}.bak{number if number > 1 else ''}")).exists():
         number += 1
-    return found
+    return backup
 
 
 def _put(path: Path, text: str, mode: int) -> None:

@@ -69,9 +69,9 @@ class Target:
         """
         if name == "user" and self.no_user:
             return None, "--no-user"
-        given = getattr(self, name)
-        if given is not None:
-            return given or None, f"--{name}"
+        option = getattr(self, name)
+        if option is not None:
+            return option or None, f"--{name}"
         variable = f"{_ENV}{name.upper()}"
         if os.environ.get(variable) or (variable in os.environ and name not in SHARED):
             return os.environ[variable] or None, variable
@@ -137,13 +137,13 @@ class Target:
                 raise UsageError(f"`--all` and `{named[0]}` exclude each other; leave one out")
             return None
         self.check_names()
-        found = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
-        if not found:
+        fields = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
+        if not fields:
             raise UsageError(
                 "no scope is given; use `--user`, `--session`, `--task` or `--agent`, or `--all` "
                 "for everyone's memories"
             )
-        return found
+        return fields
 
     def or_all(self, verb: str) -> str:
         """Return what adds the way to everyone's memories, unless these were asked for."""
@@ -409,8 +409,8 @@ def command(  # noqa: PLR0913 - each is a choice of its own
             for each, annotation in shared.items()
         ]
 
-        def called(**given: Any) -> None:
-            taken = {each: given.pop(each) for each in shared}
+        def called(**arguments: Any) -> None:
+            taken = {each: arguments.pop(each) for each in shared}
             out = Output(is_json=taken.pop("as_json", False))
             target = Target(**taken)
             is_checked = "user" in shared and not shows_scope
@@ -418,7 +418,7 @@ def command(  # noqa: PLR0913 - each is a choice of its own
             code = _run(
                 function,
                 context,
-                given,
+                arguments,
                 is_checked=is_checked,
                 reads=reads,
                 has_store=url,
@@ -440,7 +440,7 @@ def command(  # noqa: PLR0913 - each is a choice of its own
 def _run(
     function: _Command,
     run: CommandContext,
-    given: dict[str, Any],
+    arguments: dict[str, Any],
     *,
     is_checked: bool,
     reads: bool,
@@ -461,7 +461,7 @@ def _run(
                 run.target.check_reads()
             if has_store and not run.target.is_remote():
                 note_idle_key(run.target.setting("pii")[0])
-            result = function(run, **given)
+            result = function(run, **arguments)
             if inspect.isawaitable(result):
                 with asyncio.Runner(loop_factory=new_loop) as runner:
                     result = runner.run(_awaited(result))

@@ -153,8 +153,8 @@ def say(text: str, *, kind: str = "error") -> None:
             sys.stderr.write(f"{_json_line(message, kind)}\n")
             sys.stderr.flush()
             return
-        told = f"{kind}: {message}"
-        sys.stderr.write(f"{_wrapped(told) if sys.stderr.isatty() else told}\n")
+        line = f"{kind}: {message}"
+        sys.stderr.write(f"{_wrapped(line) if sys.stderr.isatty() else line}\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):  # whoever read it has gone, and nobody else can be told
         pass

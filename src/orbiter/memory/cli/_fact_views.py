@@ -32,8 +32,8 @@ def value_of(fact: "FactMemory") -> str:
     """Return what a fact says, on one line: a text as it is, everything else as JSON."""
     if fact.is_end:
         return "ended"
-    told = fact.value if isinstance(fact.value, str) else dumps(fact.value, indent=None)
-    return one_line(told)
+    text = fact.value if isinstance(fact.value, str) else dumps(fact.value, indent=None)
+    return one_line(text)
 
 
 def when(fact: "FactMemory") -> str:
@@ -58,27 +58,27 @@ def held(each: "FactEntry") -> str:
 
 
 def print_facts(
-    out: Output, found: Sequence["FactMemory"], told: Sequence[str], *, numbered: bool = False
+    out: Output, facts: Sequence["FactMemory"], notes: Sequence[str], *, numbered: bool = False
 ) -> None:
-    """Print facts with what is *told* of each; not for JSON.
+    """Print facts with what is *notes* of each; not for JSON.
 
     If they are *numbered*, a person sees the number of each, for `@1`.
     """
     if out.is_plain():
         out.rows(
-            (fact.id, fact.key, value_of(fact), text)
-            for fact, text in zip(found, told, strict=True)
+            (fact.id, fact.key, value_of(fact), note)
+            for fact, note in zip(facts, notes, strict=True)
         )
         return
-    for number, (fact, text) in enumerate(zip(found, told, strict=True), 1):
+    for number, (fact, note) in enumerate(zip(facts, notes, strict=True), 1):
         mark = styled((f"{number:>2}" if numbered else "●", "blue"))
-        out.show(entry(mark, _lines(fact, text, 4 * out.console.width)))
+        out.show(entry(mark, _lines(fact, note, 4 * out.console.width)))
 
 
-def _lines(fact: "FactMemory", told: str, width: int) -> "list[Text]":
+def _lines(fact: "FactMemory", note: str, width: int) -> "list[Text]":
     is_retracted = fact.retracted_at is not None
     value = (shortened(value_of(fact), width), "dim strike" if is_retracted else "")
-    head = styled((one_line(fact.key), "bold"), "  ", value, (f"  {told}".rstrip(), "cyan"))
+    head = styled((one_line(fact.key), "bold"), "  ", value, (f"  {note}".rstrip(), "cyan"))
     source = fact.metadata.extra.get("source")
     origin = f" · {one_line(source)}" if source else ""
     step = "proposed" if fact.status == "draft" else "recorded"
@@ -107,6 +107,6 @@ def conflict_lines(each: "FactConflict") -> "list[Text]":
     for fact in (each.earlier, each.later):
         span = f"  {when(fact)}".rstrip()
         lines.append(styled(f"{shortened(value_of(fact), 200)}", (span, "cyan")))
-        told = f"{fact.id} · recorded {ago(fact.recorded_at)} · {source_of(fact)}"
-        lines.append(styled((told, "dim")))
+        origin = f"{fact.id} · recorded {ago(fact.recorded_at)} · {source_of(fact)}"
+        lines.append(styled((origin, "dim")))
     return lines

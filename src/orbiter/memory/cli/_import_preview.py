@@ -21,7 +21,7 @@ __all__ = ["Looked", "is_ours", "kind_of", "look"]
 class Looked(NamedTuple):
     """What was seen of a file."""
 
-    found: ImportResult
+    result: ImportResult
     """All there is, if there is no more."""
     has_more: bool
     """Whether it holds something to store."""
@@ -52,8 +52,8 @@ async def look(
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
     if format == NATIVE or (format == AUTO and has_our_name):
         refuse_columns(columns, NATIVE, str(path))
-        found = await store_records(_Nowhere(), path, scope=names if scope else None, owner=owner)
-        return Looked(found, has_more=bool(found.found))
+        result = await store_records(_Nowhere(), path, scope=names if scope else None, owner=owner)
+        return Looked(result, has_more=bool(result.found))
     return await asyncio.to_thread(_beginning, path, names, format, owner, columns)
 
 

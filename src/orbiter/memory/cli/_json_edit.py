@@ -39,12 +39,12 @@ class _Object:
 
 def find(text: str, path: tuple[str, ...]) -> object:
     """Return what stands under *path*, `None` if nothing does."""
-    found: Any = _read(text)
+    node: Any = _read(text)
     for name in path:
-        if not isinstance(found, _Object) or name not in found.members:
+        if not isinstance(node, _Object) or name not in node.members:
             return None
-        found = found.members[name][2]
-    return _plain(found)
+        node = node.members[name][2]
+    return _plain(node)
 
 
 def put(text: str, path: tuple[str, str], value: object) -> str:
@@ -104,8 +104,8 @@ def _put(text: str, path: tuple[str, str], value: object) -> str:
     if _is_bare(text):
         kept = text.rstrip()
         text = f"{kept}{newline}{{}}{newline}" if kept else f"{{}}{newline}"
-    found = _INDENT.search(text)
-    unit = found[1] if found else "  "
+    indent = _INDENT.search(text)
+    unit = indent[1] if indent else "  "
     root = _read(text)
     holder, name = path
     if holder not in root.members:
@@ -190,8 +190,8 @@ class _Reader:
 
     def skip(self, index: int) -> int:
         """Return where the next thing that counts begins."""
-        found = _SPACE.match(self._text, index)
-        return index if found is None else found.end()
+        space = _SPACE.match(self._text, index)
+        return index if space is None else space.end()
 
     def broken(self, index: int, why: str) -> FileSyntaxError:
         """Return an error that tells the line."""
@@ -210,10 +210,10 @@ class _Reader:
             return self._array(index, depth)
         if mark == '"':
             return self._string(index)
-        found = _PLAIN.match(self._text, index)
-        if found is None:
+        literal = _PLAIN.match(self._text, index)
+        if literal is None:
             raise self.broken(index, "a value is missing")
-        return json.loads(found[0]), found.end()
+        return json.loads(literal[0]), literal.end()
 
     def _string(self, index: int) -> tuple[str, int]:
         try:
@@ -223,22 +223,22 @@ class _Reader:
         return str(text), int(end)
 
     def _object(self, index: int, depth: int) -> tuple[_Object, int]:
-        found = _Object(index)
+        node = _Object(index)
         at = self.skip(index + 1)
         while self._text[at : at + 1] != "}":
             if self._text[at : at + 1] != '"':
                 raise self.broken(at, "a name in quotes is missing, or the closing `}`")
             name, end = self._string(at)
-            found.names[name] = at
+            node.names[name] = at
             at = self.skip(end)
             if self._text[at : at + 1] != ":":
                 raise self.broken(at, "a `:` is missing")
             start = self.skip(at + 1)
             value, end = self.value(start, depth + 1)
-            found.members[name] = (start, end, value)
-            at, found.inner, found.has_comma = self._next(end, "}")
-        found.end = at + 1
-        return found, found.end
+            node.members[name] = (start, end, value)
+            at, node.inner, node.has_comma = self._next(end, "}")
+        node.end = at + 1
+        return node, node.end
 
     def _array(self, index: int, depth: int) -> tuple[list[Any], int]:
         values = []

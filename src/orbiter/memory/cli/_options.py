@@ -167,14 +167,14 @@ def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str
     if any(not tag.strip() for tag in tags or ()):
         raise UsageError("`--tag` is empty; name a tag")
     parts: list[dict[str, object]] = [{"tags": {"$contains": tag}} for tag in tags or ()]
-    given = _read_pair(where) or read_json("where", where)
-    if given:
+    condition = _read_pair(where) or read_json("where", where)
+    if condition:
         try:
-            parse_where(given)
+            parse_where(condition)
         except QueryError as exc:
             raise UsageError(f"`--where`: {exc}; write it such as {_EXAMPLES['where']}") from None
-        parts.append(given)
-    return {"$and": parts} if len(parts) > 1 else parts[0] if parts else given
+        parts.append(condition)
+    return {"$and": parts} if len(parts) > 1 else parts[0] if parts else condition
 
 
 def read_words(words: Sequence[str]) -> str:
@@ -194,9 +194,9 @@ def read_stdin() -> str:
         raise UsageError(f"stdin is not UTF-8 text: {exc.reason} at byte {exc.start}") from None
 
 
-def check_past(**given: object) -> None:
+def check_past(**options: object) -> None:
     """Raise `UsageError` for options that the past does not take."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value not in (None, False):
             raise UsageError(
                 f"`--as-of` and `--{name.replace('_', '-')}` exclude each other; the past can be "

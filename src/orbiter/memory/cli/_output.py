@@ -141,13 +141,13 @@ class Output:
         # In the same terminal, data goes above the bar; in a pipe it must stay on stdout.
         with bars.Progress(
             *columns, console=console, transient=True, redirect_stdout=self.is_terminal
-        ) as shown:
-            task = shown.add_task(what, total=None, rate="")
+        ) as progress_bar:
+            task = progress_bar.add_task(what, total=None, rate="")
 
             def advance(done: int, total: int) -> None:
-                speed = shown.tasks[0].speed
+                speed = progress_bar.tasks[0].speed
                 rate = f"{speed:,.0f} {unit}/s" if speed and unit else ""
-                shown.update(task, completed=done, total=total or None, rate=rate)
+                progress_bar.update(task, completed=done, total=total or None, rate=rate)
 
             yield advance
 
@@ -162,7 +162,7 @@ class Output:
             self.fields(*row)
 
 
-_SHOWN = 5
+_MAX_LINES = 5
 """Memories that are shown before someone is asked whether they may go."""
 
 
@@ -189,8 +189,8 @@ def is_agreed(out: "Output", what: str, lines: Sequence[str]) -> bool:
     """
     if not can_ask(out):
         raise UsageError(f"this would {what}; give `--yes`, or try `--dry-run`")
-    for line in lines[:_SHOWN]:
+    for line in lines[:_MAX_LINES]:
         out.draw(styled(f"  {line}"))
-    shown = f" {_SHOWN} shown." if len(lines) > _SHOWN else ""
-    question = f"{what[:1].upper()}{what[1:]}?{shown} [y/N]"
+    note = f" {_MAX_LINES} shown." if len(lines) > _MAX_LINES else ""
+    question = f"{what[:1].upper()}{what[1:]}?{note} [y/N]"
     return (ask(question) or "").lower() in ("y", "yes")

@@ -117,7 +117,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "hook": ("commands.hook", "Answer a hook of Claude Code, which is read from stdin."),
     },
 }
-COMMANDS = {name: found for part in SECTIONS.values() for name, found in part.items()}
+COMMANDS = {name: entry for part in SECTIONS.values() for name, entry in part.items()}
 _MEANT = {
     "remember": ("add", "put", "save", "store"),
     "recall": ("ask", "find", "query", "search"),
@@ -143,8 +143,8 @@ class Root(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"orbiter.memory.cli.{COMMANDS[cmd_name][0]}")
-        found = typer.main.get_command(module.app)
-        return getattr(found, "commands", {}).get(cmd_name, found)
+        command = typer.main.get_command(module.app)
+        return getattr(command, "commands", {}).get(cmd_name, command)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that *args* begin with; say which one may have been meant."""
@@ -177,7 +177,7 @@ class Root(TyperGroup):
 
 def _code_of(call: Callable[[], object]) -> int:
     try:
-        found = call()
+        code = call()
         sys.stdout.flush()
     except typer.Abort:  # what a Ctrl-C becomes while arguments are read
         return INTERRUPTED
@@ -188,7 +188,7 @@ def _code_of(call: Callable[[], object]) -> int:
         return USAGE
     except KeyboardInterrupt as exc:
         return report(exc)
-    return found if isinstance(found, int) else 0
+    return code if isinstance(code, int) else 0
 
 
 def _say_usage(error: Any, text: str) -> None:

@@ -184,17 +184,17 @@ async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> No
         await _tell(bob, "team", team, now - timedelta(days=days))
     for editor, source in (("Helix", "user"), ("VS Code", "web:profile.example")):
         await _tell(bob, "editor", editor, now - timedelta(days=60), source=source)
-    heard = await alice.remember(
+    plan = await alice.remember(
         "We are thinking of moving to Coimbra next year",
         tags=["family"],
         created_at=now - timedelta(days=1.7),
     )
-    await alice.facts.propose("planned_move", "Coimbra", source=heard, confidence=0.6)
-    told = await bob.remember(
+    await alice.facts.propose("planned_move", "Coimbra", source=plan, confidence=0.6)
+    message = await bob.remember(
         "I switched to a standing desk and I am not going back",
         created_at=now - timedelta(days=4.6),
     )
-    await bob.facts.propose("desk", "standing", source=told, confidence=0.9)
+    await bob.facts.propose("desk", "standing", source=message, confidence=0.9)
 
 
 async def _tell(

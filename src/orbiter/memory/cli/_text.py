@@ -121,13 +121,13 @@ def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> dat
     `ValueError` if it is none of these.
     """
     now = (clock or (lambda: datetime.now(UTC)))()
-    told = text.strip().lower()
-    if told == "now":
+    lowered = text.strip().lower()
+    if lowered == "now":
         return now
-    if told in _DAYS:
-        day = now.astimezone().date() - timedelta(days=_DAYS[told])
+    if lowered in _DAYS:
+        day = now.astimezone().date() - timedelta(days=_DAYS[lowered])
         return datetime.combine(day, time()).astimezone()
-    if past := _AGO.fullmatch(told.removesuffix("ago").strip()):
+    if past := _AGO.fullmatch(lowered.removesuffix("ago").strip()):
         try:
             return now - timedelta(**{_UNITS[past[2]]: float(past[1])})
         except OverflowError:

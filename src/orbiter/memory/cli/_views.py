@@ -47,8 +47,8 @@ def as_json(item: "MemoryItem") -> dict[str, Any]:
 
 def scope_label(scope: "MemoryMetadata") -> str:
     """Return a scope in words, its widest part first."""
-    found = ((name[:-3], getattr(scope, name)) for name in _SCOPES)
-    return " ".join(f"{name} {value}" for name, value in found if value is not None)
+    fields = ((name[:-3], getattr(scope, name)) for name in _SCOPES)
+    return " ".join(f"{name} {value}" for name, value in fields if value is not None)
 
 
 def tags_of(item: "MemoryItem") -> list[str]:
@@ -103,8 +103,8 @@ def facts(
     state = f" · {state_of(item)}" if state_of(item) and not ended else ""
     label = one_line(scope_label(item.metadata)) if shows_scope else ""
     scope = f" · {label}" if label else ""
-    told = f" · {ago(item.created_at, now=now)}{scope}{version}{kind}{state}{end}"
-    line = styled((item.id, "dim"), (told, "dim"))
+    summary = f" · {ago(item.created_at, now=now)}{scope}{version}{kind}{state}{end}"
+    line = styled((item.id, "dim"), (summary, "dim"))
     if ended:
         line.append_text(styled((f" · {one_line(ended)}", "yellow")))
     for tag in tags_of(item):
@@ -173,7 +173,7 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
     tags = tags_of(item)
     if tags:
         del extra["tags"]
-    found = [
+    parts = [
         ("id", item.id),
         ("kind", item.memory_type),
         ("status", str(item.status.value)),
@@ -186,20 +186,20 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
     ]
     if isinstance(item, FactMemory):
         del extra["fact"]
-        found += [("key", item.key), *dates_of(item)]
+        parts += [("key", item.key), *dates_of(item)]
     if "source" in extra and extra.get("trust") == trust_of(item):  # what follows from the source
         del extra["trust"]
-        found.append(("trust", trust_of(item).name.lower()))
-    found += [(name, _value(extra.pop(name))) for name in ("importance", "source") if name in extra]
-    found += [(f"extra.{name}", _value(value)) for name, value in sorted(extra.items())]
-    return [(one_line(name), one_line(value)) for name, value in found if value != ""]
+        parts.append(("trust", trust_of(item).name.lower()))
+    parts += [(name, _value(extra.pop(name))) for name in ("importance", "source") if name in extra]
+    parts += [(f"extra.{name}", _value(value)) for name, value in sorted(extra.items())]
+    return [(one_line(name), one_line(value)) for name, value in parts if value != ""]
 
 
 def dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
     """Return from when to when a fact is said to hold, and since when that is known."""
     from orbiter.memory.model.facts import ALWAYS  # noqa: PLC0415
 
-    found = [
+    dates = [
         # What nobody dated begins before every time zone does.
         ("valid from", None if fact.valid_from == ALWAYS else fact.valid_from),
         ("valid to", fact.valid_to),
@@ -207,7 +207,7 @@ def dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
         ("retracted", fact.retracted_at),
     ]
     sources = [("from", " ".join(fact.source_ids))] if fact.source_ids else []
-    return [(name, moment(at)) for name, at in found if at is not None] + sources
+    return [(name, moment(at)) for name, at in dates if at is not None] + sources
 
 
 def _value(value: object) -> str:
@@ -225,11 +225,13 @@ def hit_lines(hit: "Hit", width: int, *, full: bool, shows_scope: bool = False) 
         (points, "cyan"),
     )
     lines = [head, facts(hit.item, shows_scope=shows_scope)]
-    shown = hit.why if full else _shortly(hit)
+    reasons = hit.why if full else _shortly(hit)
     if full:
-        lines += [styled((f"{each.points:+6.2f}  ", "cyan"), one_line(each.text)) for each in shown]
-    elif shown:
-        lines.append(styled(("; ".join(one_line(each.text) for each in shown), "cyan")))
+        lines += [
+            styled((f"{each.points:+6.2f}  ", "cyan"), one_line(each.text)) for each in reasons
+        ]
+    elif reasons:
+        lines.append(styled(("; ".join(one_line(each.text) for each in reasons), "cyan")))
     if hit.repeats:
         lines.append(styled((f"said {len(hit.repeats) + 1} times", "dim")))
     return lines
@@ -252,8 +254,8 @@ def _shortly(hit: "Hit") -> "list[Reason]":
 
 def left_out_lines(each: "Excluded") -> "list[Text]":
     """Return what a candidate says that is no hit, and why it is none."""
-    told = one_line(each.told)
-    return [styled((shortened(said(each.item), 80), "dim")), styled((told, "dim yellow"))]
+    reason = one_line(each.told)
+    return [styled((shortened(said(each.item), 80), "dim")), styled((reason, "dim yellow"))]
 
 
 def left_out_json(each: "Excluded") -> dict[str, object]:

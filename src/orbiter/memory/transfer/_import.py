@@ -183,8 +183,8 @@ async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[ReadIt
     wanted = {"id": {"$in": ids}}
     # First: what another stores meanwhile is then found, and not taken for forgotten.
     used = set() if keeps_versions(store) else await store.used_ids(ids)
-    found = await store.search(metadata=own, where=wanted, limit=len(batch))
-    there = {item.id: item for item in found}
+    stored = await store.search(metadata=own, where=wanted, limit=len(batch))
+    there = {item.id: item for item in stored}
     forgotten = used - there.keys()
     if keeps_versions(store):
         gone = await store.search(metadata=own, where=wanted, limit=len(batch), deleted=True)

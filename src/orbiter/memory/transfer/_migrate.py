@@ -140,29 +140,29 @@ class _Move:
     async def run(self) -> Migration:
         self._total = 2 * await _count(self._source, self._scope)
         copied = left_out = 0
-        given = _Sum()
-        async with aclosing(_ahead(self._source_pages(given))) as pages:
+        source_sum = _Sum()
+        async with aclosing(_ahead(self._source_pages(source_sum))) as pages:
             async for fitting, others in pages:
                 left_out += others
                 if fitting:
                     written = await self._target.put_records(fitting, overwrite=self._overwrite)
                     copied += written
-                    self._leave_out(fitting, written, given)
+                    self._leave_out(fitting, written, source_sum)
                 self._report_progress(len(fitting) + others)
         analyze = getattr(self._target, "_analyze", None)
         if analyze is not None and copied >= BATCH:
             await analyze()  # or each page that is read back would be sorted out of all
-        found = await self._read_back(given.records)
-        unchanged = await self._is_complete(given.records + len(self._kept) + left_out)
-        present = given.records - copied
-        ended = given.take_out_ended(found)
+        target_sum = await self._read_back(source_sum.records)
+        unchanged = await self._is_complete(source_sum.records + len(self._kept) + left_out)
+        present = source_sum.records - copied
+        ended = source_sum.take_out_ended(target_sum)
         entries, differing = await self._move_entries()
         if self._entries is None:
             left_out, differing = left_out + len(differing), []
         conflicts = [*sorted(self._kept), *differing]
         return Migration(
-            copied, present, left_out, found.records, given.digest, found.digest, unchanged,
-            len(conflicts), tuple(conflicts[:MAX_TOLD]), ended, entries,
+            copied, present, left_out, target_sum.records, source_sum.digest, target_sum.digest,
+            unchanged, len(conflicts), tuple(conflicts[:MAX_TOLD]), ended, entries,
         )  # fmt: skip
 
     @property
@@ -198,20 +198,24 @@ class _Move:
         now = datetime.now(UTC)
         return sum(1 for end in self._ends if end <= now)
 
-    def _leave_out(self, records: list[Record], written: int, given: "_Sum") -> None:
+    def _leave_out(self, records: list[Record], written: int, source_sum: "_Sum") -> None:
         """Take out of the sum what stays in the target as it is there."""
         kept = set(written.conflicts if isinstance(written, Written) else ())
         if kept:
-            given.take_out([self._held(record) for record in records if record.id in kept])
+            source_sum.take_out([self._held(record) for record in records if record.id in kept])
             self._kept |= kept
 
-    async def _source_pages(self, given: "_Sum") -> AsyncGenerator[tuple[list[Record], int], None]:
+    async def _source_pages(
+        self, source_sum: "_Sum"
+    ) -> AsyncGenerator[tuple[list[Record], int], None]:
         """Yield what is to be copied, page by page, and how many are left out; add it up."""
         async with aclosing(self._pages(self._source)) as pages:
             async for page in pages:
                 fitting = self._fitting(page)
                 self._ends += [end for record in page if (end := record.ends_at) is not None]
-                given.add([self._held(record) for record in fitting])  # while another is written
+                source_sum.add(
+                    [self._held(record) for record in fitting]
+                )  # while another is written
                 yield fitting, len(page) - len(fitting)
 
     def _pages(self, store: AgentStore) -> AsyncGenerator[list[Record], None]:
@@ -227,14 +231,14 @@ class _Move:
 
     async def _read_back(self, records: int) -> "_Sum":
         """Read all that was to be moved from the target."""
-        found = _Sum()
+        target_sum = _Sum()
         is_alone = await _count(self._target, self._scope) == records + len(self._kept)
         pages = self._pages(self._target) if is_alone else self._copied_pages()
         async with aclosing(_ahead(pages)) as ahead:
             async for page in ahead:
-                found.add([record for record in page if record.id not in self._kept])
+                target_sum.add([record for record in page if record.id not in self._kept])
                 self._report_progress(len(page))
-        return found
+        return target_sum
 
     async def _copied_pages(self) -> AsyncGenerator[list[Record], None]:
         """Yield what a target that holds more than that has of the source."""
@@ -271,13 +275,13 @@ class _Sum:
         self.records -= len(records)
         self._sum -= sum(map(_number, records))
 
-    def take_out_ended(self, found: "_Sum") -> int:
+    def take_out_ended(self, target_sum: "_Sum") -> int:
         """Take out what is over by now and so was not found; return how much."""
         now = datetime.now(UTC)
         gone = [
             record
             for item_id, record in self._ending.items()
-            if item_id not in found._ending and record.ends_at is not None  # noqa: SLF001 - its own kind
+            if item_id not in target_sum._ending and record.ends_at is not None  # noqa: SLF001 - its own kind
             if record.ends_at <= now
         ]
         self.take_out(gone)

@@ -38,7 +38,7 @@ MAX_LINE = 256 * 2**20
 """Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
 
 _CHUNK = 2**18
-_SHOWN = 8
+_MAX_OWNERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,10 @@ class Selection:
     def left_out(self, name: object, *, is_any_taken: bool) -> list[Problem]:
         """Return whose was left out; `TransferError` if there is nothing else."""
         if self.others and not is_any_taken:
-            named = ", ".join(f"`{user}`" for user in [*self.others][:_SHOWN] if user is not None)
-            more = ", …" if len(self.others) > _SHOWN else ""
+            named = ", ".join(
+                f"`{user}`" for user in [*self.others][:_MAX_OWNERS] if user is not None
+            )
+            more = ", …" if len(self.others) > _MAX_OWNERS else ""
             raise TransferError(
                 f"`{name}` has no memories of `{self.owner}`, only of {named or 'no user'}{more}; "
                 "choose whose memories to import with `owner=…`"
@@ -248,10 +250,10 @@ def _check_header(line: bytes) -> None:
             f"line 1 does not say `{FORMAT}`: this is not an export of orbiter-memory; other "
             "formats are read by `import_file`"
         )
-    found = header.get("format_version")
-    if not isinstance(found, int) or not 1 <= found <= FORMAT_VERSION:
+    version = header.get("format_version")
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise TransferError(
-            f"the file has format {found!r}, this version of orbiter-memory knows "
+            f"the file has format {version!r}, this version of orbiter-memory knows "
             f"{FORMAT_VERSION}; upgrade with: pip install -U orbiter-memory"
         )
 
@@ -272,7 +274,7 @@ def _check_end(line: bytes, seen: int, entries: int, digest: str, number: int) -
 def _loaded(line: bytes) -> dict[str, Any]:
     """Return what the first or the last line says; nothing if that is no short object."""
     try:
-        found = json.loads(line) if len(line) <= _CHUNK else None
+        value = json.loads(line) if len(line) <= _CHUNK else None
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+        value = None
+    return value if isinstance(value, dict) else {}

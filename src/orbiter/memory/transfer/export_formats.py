@@ -93,9 +93,9 @@ class CurrentState:
         if self.span is None:
             return {}
         fact, start, end = self.span.fact, self.span.start, self.span.end
-        told: dict[str, object] = {"key": fact.key, "value": fact.value}
-        told |= {} if start == ALWAYS else {"valid_from": start.isoformat()}
-        return told if end is None else {**told, "valid_to": end.isoformat()}
+        fields: dict[str, object] = {"key": fact.key, "value": fact.value}
+        fields |= {} if start == ALWAYS else {"valid_from": start.isoformat()}
+        return fields if end is None else {**fields, "valid_to": end.isoformat()}
 
     @property
     def own_fields(self) -> dict[str, object]:
@@ -181,8 +181,8 @@ def _spans(facts: list[FactMemory]) -> Iterable[FactSpan]:
 
 async def conversations(store: RecordStore, scope: MemoryMetadata | None) -> list[ConversationInfo]:
     """Return the conversations, the one that ended first first."""
-    found = await store.conversations(metadata=scope, limit=_MANY)
-    return found[::-1]
+    infos = await store.conversations(metadata=scope, limit=_MANY)
+    return infos[::-1]
 
 
 def merged(
@@ -214,20 +214,20 @@ async def write_markdown(
     """Write a note for each memory, and one for each conversation."""
     with new_folder(path) as folder:
         talks = await conversations(store, scope)
-        scopes = {told.metadata.model_dump_json() for told in talks}
+        scopes = {info.metadata.model_dump_json() for info in talks}
         async for each in current_states(store, scope, past_facts=True):
             if _is_said(each.item, scopes):
                 continue
             _write(folder / _file_name(each.item), _note(each))
             on_progress()
-        for number, told in enumerate(talks, 1):
-            items, _ = await read_back(store, told.metadata)
+        for number, info in enumerate(talks, 1):
+            items, _ = await read_back(store, info.metadata)
             title = _title(items)
-            name = _slug(title or told.metadata.session_id or told.metadata.task_id or "chat")
+            name = _slug(title or info.metadata.session_id or info.metadata.task_id or "chat")
             inside = folder / "conversations"
             inside.mkdir(mode=0o700, exist_ok=True)
-            text = _talk(told, title, items)
-            _write(inside / f"{told.first_at:%Y-%m-%d}-{name}-{number}.md", text)
+            text = _talk(info, title, items)
+            _write(inside / f"{info.first_at:%Y-%m-%d}-{name}-{number}.md", text)
             for _ in items:
                 on_progress()
 
@@ -248,9 +248,9 @@ def _note(each: CurrentState) -> str:
     return _with_head(merged(head, each.labels, reserved=_OURS), each.text)
 
 
-def _talk(told: ConversationInfo, title: str, items: Sequence[MemoryItem]) -> str:
+def _talk(info: ConversationInfo, title: str, items: Sequence[MemoryItem]) -> str:
     head: dict[str, object] = {"title": title} if title else {}
-    head |= {"created_at": told.first_at.isoformat(), **_scope_fields(told.metadata)}
+    head |= {"created_at": info.first_at.isoformat(), **_scope_fields(info.metadata)}
     said = (
         f"## {item.memory_type}, {item.created_at:%Y-%m-%d %H:%M}\n\n{item.content}"
         for item in items
@@ -284,7 +284,7 @@ def _yaml_value(value: object) -> str:
     # Readers of YAML take half a character for each half of an escaped emoji, so it stands as it
     # is; what they refuse, or end a line at, is escaped.
     text = json.dumps(value, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _file_name(item: MemoryItem) -> str:
@@ -415,18 +415,18 @@ def _named(name: str, ending: str, *, is_packed: bool, known: tuple[str, ...]) -
         return "markdown"
     if not ending:
         return NATIVE
-    found = _ENDINGS.get(ending, ("",))[0]
-    if found == "markdown":
+    format = _ENDINGS.get(ending, ("",))[0]
+    if format == "markdown":
         raise TransferError(
             f"`{name}` ends in `{ending}`, and notes are written as a folder; "
             "name a folder, and the format `markdown`"
         )
-    if not found:
+    if not format:
         raise TransferError(
             f"`{name}` ends in `{ending}`, which names no format; "
             f"choose it as well, one of `{'`, `'.join(known)}`"
         )
-    return found
+    return format
 
 
 _RELATION = ("from", "to", "relationType")
@@ -437,8 +437,8 @@ async def write_openai(
 ) -> None:
     """Write a line for each conversation, `{"messages": […]}`; memories that are none are left."""
     with new_file(path, may_pack=True) as file:
-        for told in await conversations(store, scope):
-            items, _ = await read_back(store, told.metadata)
+        for info in await conversations(store, scope):
+            items, _ = await read_back(store, info.metadata)
             sent = to_messages(items, "openai").messages
             if not sent:
                 continue
@@ -467,16 +467,16 @@ async def write_mcp(
                 observations.append(each.text if each.span else text)
             on_progress()
         for name, (kind, observations) in entities.items():
-            told = {"name": name, "entityType": kind, "observations": observations}
-            file.write(_line({"type": "entity", **told}))
+            entity = {"name": name, "entityType": kind, "observations": observations}
+            file.write(_line({"type": "entity", **entity}))
         for one in relations:
             file.write(_line(one))
 
 
 def _relation(item: MemoryItem) -> Mapping[str, object] | None:
     """Return the relation that *item* is, if it came from such a file."""
-    found = item.metadata.extra.get("relation")
-    ends = [found.get(name) for name in _RELATION] if isinstance(found, Mapping) else []
+    relation = item.metadata.extra.get("relation")
+    ends = [relation.get(name) for name in _RELATION] if isinstance(relation, Mapping) else []
     if not ends or not all(isinstance(end, str) and end for end in ends):
         return None
     return {"type": "relation", **dict(zip(_RELATION, ends, strict=True))}

@@ -104,8 +104,8 @@ class NativeRewrite:
         if not ids:
             return {}
         with silently():  # nobody gets to see what is looked at
-            found = await self._store.records(metadata=scope, item_ids=ids, limit=len(ids))
-        return {record.id: record for record in found}
+            records = await self._store.records(metadata=scope, item_ids=ids, limit=len(ids))
+        return {record.id: record for record in records}
 
     # Ids
 
@@ -128,15 +128,15 @@ class NativeRewrite:
     def _with_new_ids(self, item: MemoryItem) -> MemoryItem:
         """Return *item* with what has a new id called so, itself and what it refers to."""
         changes: dict[str, Any] = {"id": self._new_id(item)}
-        told: Any = item  # of fields that one kind has
+        job: Any = item  # of fields that one kind has
         if isinstance(item, FactMemory):
             changes["source_ids"] = [self._now(each) for each in item.source_ids]
         elif isinstance(item, SummaryMemory):
             changes["covers_id"] = self._now(item.covers_id)
         elif is_job(item):
-            changes["message_ids"] = [self._now(each) for each in told.message_ids]
-            changes["last_id"] = self._now(told.last_id)
-            changes["recent"] = {self._now(each): at for each, at in told.recent.items()}
+            changes["message_ids"] = [self._now(each) for each in job.message_ids]
+            changes["last_id"] = self._now(job.last_id)
+            changes["recent"] = {self._now(each): at for each, at in job.recent.items()}
         metadata = self._ours(item.metadata)
         if isinstance(origin := metadata.extra.get("forked_from"), str):
             both = {**metadata.extra, "forked_from": self._now(origin)}
@@ -191,9 +191,9 @@ def _signed(record: Record, there: Record | None, sender: Sender) -> Record:
     )
 
 
-def _name(given: str | None, sender: Sender) -> str | None:
-    is_believed = sender.may_sign_for_others and not (given or "").startswith(RESERVED)
-    return given if is_believed else sender.name
+def _name(name: str | None, sender: Sender) -> str | None:
+    is_believed = sender.may_sign_for_others and not (name or "").startswith(RESERVED)
+    return name if is_believed else sender.name
 
 
 def _follows_from_scope(item: MemoryItem) -> bool:

@@ -94,7 +94,7 @@ class Reader:
         self._limits = limits
         self._report = report
         self._stack = ExitStack()
-        self._found: Iterator[tuple[str, SourceMemory]] = iter(())
+        self._memories: Iterator[tuple[str, SourceMemory]] = iter(())
         self._strange: dict[str, list[str]] = {}
         """By what is the matter with them: the files that are not read."""
         self.tally = Tally()
@@ -131,7 +131,7 @@ class Reader:
                 self.tally.unread.pop(name, None)
         report.formats += [format for _, format in sources]
         self.tally.done = 0
-        self._found = self._read(source.name, sources, importers)
+        self._memories = self._read(source.name, sources, importers)
 
     def _importers(self, sources: list[tuple[OpenedFile, str]]) -> list[Importer | TransferError]:
         """Return what reads each source; of a table that cannot be read, why, if there are more."""
@@ -167,7 +167,7 @@ class Reader:
         whole = recognised(source)
         if whole is not None:
             return [(source, whole)]
-        found = []
+        recognised_members = []
         for member in source.opened_members() if source.is_container else ():
             try:
                 format = recognised(member)
@@ -177,8 +177,8 @@ class Reader:
             if format is None:
                 self._strange.setdefault(why, []).append(member.name)
             else:
-                found.append((member, format))
-        return found
+                recognised_members.append((member, format))
+        return recognised_members
 
     def _read(
         self,
@@ -220,7 +220,7 @@ class Reader:
         size = 0
         while not self.tally.is_stopped and len(ready) < _MAX_ITEMS and size < _MAX_BYTES:
             try:
-                format, found = next(self._found)
+                format, memory = next(self._memories)
             except StopIteration:
                 break
             except TransferError:
@@ -229,14 +229,14 @@ class Reader:
                 raise
             except UNREADABLE as exc:
                 raise TransferError(f"the rest of the file cannot be read: {reason(exc)}") from exc
-            place = found.place or f"`{found.key[:80]}`"
-            end = found.item.expires_at
+            place = memory.place or f"`{memory.key[:80]}`"
+            end = memory.item.expires_at
             if end is not None and end <= datetime.now(UTC):
                 self._report.skipped += 1
                 self._report.complain(place, f"it expired on {end:%Y-%m-%d %H:%M} UTC")
                 continue
             try:
-                one, length = self._ready(format, found, place)
+                one, length = self._ready(format, memory, place)
             except UNREADABLE as exc:
                 self._report.skipped += 1
                 self._report.complain(place, f"it cannot be stored: {reason(exc)}")
@@ -248,8 +248,8 @@ class Reader:
     def _is_given_up(self) -> bool:
         return self.tally.is_stopped
 
-    def _ready(self, format: str, found: SourceMemory, place: str) -> tuple[ReadItem, int]:
-        item = found.item
+    def _ready(self, format: str, memory: SourceMemory, place: str) -> tuple[ReadItem, int]:
+        item = memory.item
         # Else its time is that of the reading, which is another each time.
         is_dated = "created_at" in item.model_fields_set
         own = item.metadata
@@ -260,23 +260,25 @@ class Reader:
         digest = blake2b(raw, digest_size=8).hexdigest()
         extra = checked(own.extra, format, self._report.complain, place)
         extra |= {"source": f"import:{format}", "trust": int(Trust.IMPORT), IMPORTED: digest}
-        metadata = self._placed(format, found, extra)
+        metadata = self._placed(format, memory, extra)
         if isinstance(item, SystemMemory) and not self._is_named(format, metadata):
             item = _unsaid(item, metadata)
         item.__dict__["metadata"] = metadata
-        item.__dict__["id"] = derived_id(metadata, "import", format, found.key, *found.owners)
+        item.__dict__["id"] = derived_id(metadata, "import", format, memory.key, *memory.owners)
         item.__dict__["version"] = 1
         return ReadItem(item, digest, place), len(raw)
 
-    def _placed(self, format: str, found: SourceMemory, extra: dict[str, object]) -> MemoryMetadata:
+    def _placed(
+        self, format: str, memory: SourceMemory, extra: dict[str, object]
+    ) -> MemoryMetadata:
         """Return whose the item is: the scope's; what that leaves open, the file may name."""
-        scope, own = self._scope, found.item.metadata
+        scope, own = self._scope, memory.item.metadata
         session, task = _named(format, own.session_id), own.task_id
         if scope.session_id is not None:
             # A conversation in a session is a task of it, as `chat` has it.
             session, task = scope.session_id, _named(format, own.task_id or own.session_id)
         return MemoryMetadata(
-            user_id=self._owners.user_of(found),
+            user_id=self._owners.user_of(memory),
             session_id=session,
             task_id=task if scope.task_id is None else scope.task_id,
             agent_id=own.agent_id if scope.agent_id is None else scope.agent_id,
@@ -291,7 +293,7 @@ class Reader:
 
     def close(self) -> None:
         """Close the file, and remove what was unpacked of it."""
-        self._found = iter(())
+        self._memories = iter(())
         self._stack.close()
 
 
@@ -332,26 +334,26 @@ def checked(
     extra: Mapping[str, object], format: str, complain: ReportProblem, place: str
 ) -> dict[str, object]:
     """Return *extra* so that every key of ours means what it does elsewhere."""
-    found = dict(extra)
+    labels = dict(extra)
     for name in _OUR_KEYS:
-        if name in found:
-            found.setdefault(_own(format, name), found.pop(name))
-    if "importance" in found and not _is_share(found["importance"]):
-        found.setdefault(_own(format, "importance"), found.pop("importance"))
+        if name in labels:
+            labels.setdefault(_own(format, name), labels.pop(name))
+    if "importance" in labels and not _is_share(labels["importance"]):
+        labels.setdefault(_own(format, "importance"), labels.pop("importance"))
         why = (
             f"its `importance` is not a number from 0 to 1; kept as `{_own(format, 'importance')}`"
         )
         complain(place, why)
-    if "tags" in found:
-        tags = _tags(found["tags"])
+    if "tags" in labels:
+        tags = _tags(labels["tags"])
         if tags is None:
-            found.setdefault(_own(format, "tags"), found.pop("tags"))
+            labels.setdefault(_own(format, "tags"), labels.pop("tags"))
             complain(
                 place, f"its `tags` are not a list of strings; kept as `{_own(format, 'tags')}`"
             )
         else:
-            found["tags"] = tags
-    return found
+            labels["tags"] = tags
+    return labels
 
 
 def _own(format: str, name: str) -> str:
@@ -395,18 +397,18 @@ class Owners:
         self._others: Counter[str] = Counter()
         self._unowned = 0
 
-    def takes(self, found: SourceMemory, *, has_sessions: bool = False) -> bool:
+    def takes(self, memory: SourceMemory, *, has_sessions: bool = False) -> bool:
         """Tell whether a memory is taken; a handle that is for nobody takes everyone's.
 
         With *has_sessions*, it is the caller who may choose a session by its name.
         """
-        wanted, owners = self._wanted, found.owners
+        wanted, owners = self._wanted, memory.owners
         if has_sessions:
-            wanted, owners = self._session, (str(found.item.metadata.session_id),)
+            wanted, owners = self._session, (str(memory.item.metadata.session_id),)
             if wanted is None and len(self._sessions) <= _SHOWN_OWNERS:
                 self._sessions[owners[0]] = None
         if wanted is None or not owners or wanted in owners:
-            if self._needs_owner and self.user_of(found) is None:
+            if self._needs_owner and self.user_of(memory) is None:
                 self._unowned += 1
                 return False
             self._is_any_taken = True
@@ -416,20 +418,20 @@ class Owners:
             self._others[name] += 1
         return False
 
-    def user_of(self, found: SourceMemory) -> str | None:
+    def user_of(self, memory: SourceMemory) -> str | None:
         """Return whose it becomes: the handle's, or, if that is for nobody, the one it names."""
         if self._user_id is not None:
             return self._user_id
         if self._wanted is not None:
-            return self._wanted if self._wanted in found.owners else None
-        return found.owners[0] if len(found.owners) == 1 else None
+            return self._wanted if self._wanted in memory.owners else None
+        return memory.owners[0] if len(memory.owners) == 1 else None
 
     def several_sessions(self) -> str:
         """Return the names of sessions that were taken without a choice; empty for only one."""
         names = list(self._sessions)
         more = ", …" if len(names) > _SHOWN_OWNERS else ""
-        shown = ", ".join(f"`{name}`" for name in names[:_SHOWN_OWNERS])
-        return f"{shown}{more}" if len(names) > 1 else ""
+        listed = ", ".join(f"`{name}`" for name in names[:_SHOWN_OWNERS])
+        return f"{listed}{more}" if len(names) > 1 else ""
 
     def report_left_out(self, complain: ReportProblem, name: str) -> None:
         """Say what was left out; `TransferError` if that is all there is."""

@@ -9,7 +9,7 @@ from orbiter.memory.errors import MemoryError
 __all__ = ["ImportResult", "Problem", "Report", "note_stored"]
 
 _MAX_PROBLEMS = 100
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class ImportResult:
         if self.forgotten:
             ways = "`list(forgotten=True)` shows them, `restore` brings one back"
             lines.append(f"  {self.forgotten:,} were forgotten here and stay forgotten; {ways}")
-        lines += [f"  {problem}" for problem in self.problems[:_SHOWN]]
+        lines += [f"  {problem}" for problem in self.problems[:_MAX_LISTED]]
         lines += [f"  note: {note}" for note in self.notes]
-        more = self.problem_count - min(len(self.problems), _SHOWN)
+        more = self.problem_count - min(len(self.problems), _MAX_LISTED)
         return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))
 
 

@@ -79,8 +79,8 @@ async def begin_audit(run: CommandContext) -> None:
         run.out.show(styled("the log has been started already"))
     else:
         there_is = f"new store `{memory.url}`" if is_new else f"{counted(taken)} recorded"
-        told = f"{there_is}; every write from now on is logged"
-        run.out.show(styled(("✓ ", "green"), told))
+        message = f"{there_is}; every write from now on is logged"
+        run.out.show(styled(("✓ ", "green"), message))
 
 
 def _check_alone(memory: "AgentMemory") -> None:
@@ -127,7 +127,7 @@ async def list_audit(
     by = run.target.by
     # Here it is a filter: neither does the actor look, nor must it be a name to sign with.
     run = replace(run, target=replace(run.target, by=None))
-    asked: dict[str, Any] = {
+    filters: dict[str, Any] = {
         **(run.target.scope() or {}),
         "action": action,
         "by": by,
@@ -141,20 +141,20 @@ async def list_audit(
             handle = memory.unscoped() if scope is None else memory.scope(**scope)
             item = await find_id(run, handle, item)
         try:
-            found = await memory.audit.entries(**asked, item_id=item, limit=limit)
+            entries = await memory.audit.entries(**filters, item_id=item, limit=limit)
         except UnsupportedError:
             raise _no_log(memory) from None
     if run.out.is_json:
-        run.out.data([asdict(each) for each in found])
+        run.out.data([asdict(each) for each in entries])
     elif run.out.is_plain():
         run.out.rows(
             (each.number, moment(each.at), each.action, each.by or "", " ".join(each.item_ids))
-            for each in found
+            for each in entries
         )
     else:
-        for each in found:
+        for each in entries:
             _show_entry(run, each)
-    if not found:
+    if not entries:
         done = f" by `{one_line(by)}`" if by else ""
         way = run.target.or_all("shows")
         run.out.note(f"nothing is logged for {run.target.describe()}{done}{way}")
@@ -189,27 +189,27 @@ async def verify_audit(
         has_log = _has_log(memory)
         try:
             with run.out.progress("checking", unit="") as advance:
-                found = await memory.audit.verify(head=head, progress=advance)
+                report = await memory.audit.verify(head=head, progress=advance)
         except UnsupportedError:
             if has_log:
                 raise
             raise _no_log(memory) from None
-    problems = [in_shell_words(str(each)) for each in found.problems]
+    problems = [in_shell_words(str(each)) for each in report.problems]
     if run.out.is_json:
-        told = [
+        listed = [
             asdict(each) | {"what": text}
-            for each, text in zip(found.problems, problems, strict=True)
+            for each, text in zip(report.problems, problems, strict=True)
         ]
-        run.out.data({**asdict(found), "problems": told, "sound": bool(found)})
-        return 0 if found else ERROR
-    checked = f"{counted(found.entries, 'entry', 'entries')}, {counted(found.items)} compared"
-    mark = ("✓ ", "green") if found else ("✗ ", "bold red")
-    run.out.show(styled(mark, f"{checked}: {'sound' if found else 'not as it was written'}"))
+        run.out.data({**asdict(report), "problems": listed, "sound": bool(report)})
+        return 0 if report else ERROR
+    checked = f"{counted(report.entries, 'entry', 'entries')}, {counted(report.items)} compared"
+    mark = ("✓ ", "green") if report else ("✗ ", "bold red")
+    run.out.show(styled(mark, f"{checked}: {'sound' if report else 'not as it was written'}"))
     run.out.show(styled(("head", "dim")))
-    run.out.text(found.head)  # whole, however narrow the terminal is: it is there to be copied
+    run.out.text(report.head)  # whole, however narrow the terminal is: it is there to be copied
     for problem in problems:
         say(one_line(problem), kind="problem")
-    return 0 if found else ERROR
+    return 0 if report else ERROR
 
 
 @command(audit, "head", scope=False)

@@ -80,15 +80,15 @@ async def list_chats(
     else:
         for each in chats:
             count = counted(each.items, "message", "messages")
-            told = f"{count} · {ago(each.last_at)}"
+            summary = f"{count} · {ago(each.last_at)}"
             if run.target.everyone:  # else it is known, and would say the name twice
-                told += f" · {scope_label(each.metadata)}"
+                summary += f" · {scope_label(each.metadata)}"
             name = one_line(_name(each))
             if each.title:
                 run.out.show(styled((one_line(each.title), "bold")))
                 name = f"  {name}"
             run.out.show(
-                styled((name, "" if each.title else "bold"), (f"  {one_line(told)}", "dim"))
+                styled((name, "" if each.title else "bold"), (f"  {one_line(summary)}", "dim"))
             )
     if not chats:
         wanted = f" with `{query}` in its title or name"
@@ -174,8 +174,8 @@ def spoken(item: "MemoryItem", tools: dict[str, str]) -> "tuple[Text, list[Text]
 def _arguments(arguments: object) -> str:
     if not isinstance(arguments, Mapping):
         return one_line(arguments)
-    shown = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return one_line(", ".join(shown))
+    pairs = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return one_line(", ".join(pairs))
 
 
 @command(app, "context", everyone=False, reads=True)
@@ -237,11 +237,11 @@ async def context(  # noqa: PLR0913 - the options of a command
                 spread=spread,
             )
         except QueryError as exc:
-            found, _, way = str(exc).partition(";")
+            problem, _, way = str(exc).partition(";")
             if task is not None or "chat.context(" not in way:
                 raise
             raise UsageError(
-                f'{found}; give the task: `orbiter-memory context {chat_id} "…"`'
+                f'{problem}; give the task: `orbiter-memory context {chat_id} "…"`'
             ) from None
     note_waiting(waiting)
     if run.out.is_json:
@@ -289,11 +289,11 @@ def _print_message(run: CommandContext, role: str, text: str) -> None:
 
 def _content(message: Mapping[str, Any]) -> str:
     """Return what a provider's message says: its text, or its parts as JSON."""
-    found = message.get("content", message.get("parts"))
-    if isinstance(found, str) and set(message) <= {"role", "content", "type"}:
-        return found
-    if isinstance(found, Sequence) and not isinstance(found, str) and len(found) == 1:
-        only = found[0]
+    content = message.get("content", message.get("parts"))
+    if isinstance(content, str) and set(message) <= {"role", "content", "type"}:
+        return content
+    if isinstance(content, Sequence) and not isinstance(content, str) and len(content) == 1:
+        only = content[0]
         if isinstance(only, Mapping) and set(only) <= {"type", "text"}:
             return str(only.get("text", ""))
     rest = {key: value for key, value in message.items() if key not in ("role", "type")}
@@ -348,12 +348,12 @@ def _head(context: "Context") -> "Text":
 def _legend(parts: Sequence[tuple[str, int]], width: int) -> "list[Text]":
     lines, line, used = [], styled(" "), 1
     for name, tokens in parts:
-        told = f" {name} {tokens:,}  "
-        if used + len(told) + 1 > width and used > 1:
+        label = f" {name} {tokens:,}  "
+        if used + len(label) + 1 > width and used > 1:
             lines.append(line)
             line, used = styled(" "), 1
-        line.append_text(styled(("■", _COLORS.get(name, "white")), told))
-        used += len(told) + 1
+        line.append_text(styled(("■", _COLORS.get(name, "white")), label))
+        used += len(label) + 1
     return [*lines, line]
 
 

@@ -83,8 +83,10 @@ def config(
         run.out.data({**data, "server": named})
         return
     for name, value, source in rows:
-        told = "–" if value is None else one_line(value)
-        run.out.show(styled((f"{name:<9}", "bold"), (told, "cyan"), (f"  ({source})", "dim")))
+        shown_value = "–" if value is None else one_line(value)
+        run.out.show(
+            styled((f"{name:<9}", "bold"), (shown_value, "cyan"), (f"  ({source})", "dim"))
+        )
     run.out.show(styled(("\nserve", "bold")))
     width = max(len(name) for name, _, _ in server)
     for name, value, source in server:
@@ -111,9 +113,9 @@ def _usual_keys(url: str) -> str:
 
 
 def _color() -> tuple[str, str]:
-    for variable, told in (("NO_COLOR", "no"), ("FORCE_COLOR", "always")):
+    for variable, mode in (("NO_COLOR", "no"), ("FORCE_COLOR", "always")):
         if os.environ.get(variable):
-            return told, variable
+            return mode, variable
     return "on a terminal", "default"
 
 

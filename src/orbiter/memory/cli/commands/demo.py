@@ -204,9 +204,9 @@ async def _undo(stage: Stage, alice: "ScopedMemory") -> None:
     await alice.restore(item.id, version=1)
     before = None
     for version in await alice.history(item.id):
-        told = (f"{version.change:<9}", CHANGES[version.change])
+        change = (f"{version.change:<9}", CHANGES[version.change])
         lines = differences(before, version.item) or [styled("")]
-        stage.show(entry(styled((f"v{version.item.version} ", "bold"), told), lines), seconds=0.7)
+        stage.show(entry(styled((f"v{version.item.version} ", "bold"), change), lines), seconds=0.7)
         before = version.item
     stage.say("Every version is kept, with who made it and when.")
 
@@ -216,19 +216,19 @@ async def _isolate(stage: Stage, memory: "AgentMemory") -> None:
     await memory.scope(user_id="alice").remember(SECRET)
     for name in ("alice", "bob"):
         hits = await memory.scope(user_id=name).recall("door code", k=1)
-        told = (hits[0].item.content, "green") if hits else ("nothing", "red")
-        stage.show(styled((f"{name:<6} finds  ", "bold"), told), seconds=0.8)
+        answer = (hits[0].item.content, "green") if hits else ("nothing", "red")
+        stage.show(styled((f"{name:<6} finds  ", "bold"), answer), seconds=0.8)
     stage.say("The scope is bound to the handle; no question can leave it.")
 
 
 async def _elsewhere(stage: Stage, path: Path) -> None:
-    asked = "who gets sick on a bus?"
+    question = "who gets sick on a bus?"
     stage.scene(
         "Another process reads the same file",
-        f'$ orbiter-memory recall "{asked}" --url agent.db --user alice',
+        f'$ orbiter-memory recall "{question}" --url agent.db --user alice',
     )
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "orbiter.memory.cli", "recall", asked),
+        *(sys.executable, "-m", "orbiter.memory.cli", "recall", question),
         *("--user", "alice", "-k", "2", "--url", str(path), "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -236,9 +236,9 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
     )
     printed, _ = await child.communicate()
     for rank, hit in enumerate(json.loads(printed)["hits"], 1):
-        told = hit["item"]["content"], "bold"
+        content = hit["item"]["content"], "bold"
         relevance = f"  {hit['relevance']:.2f}", "green"
-        stage.show(styled((f"{rank} ", "bold green"), told, relevance), seconds=0.5)
+        stage.show(styled((f"{rank} ", "bold green"), content, relevance), seconds=0.5)
     stage.say(f"Found by process {child.pid}; this one is {os.getpid()}.")
 
 

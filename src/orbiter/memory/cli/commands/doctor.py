@@ -44,9 +44,9 @@ async def doctor(
     async for check in examine(run, repair=repair):
         checks.append(check)
         if not run.out.is_json:
-            told = [styled(check.found)]
-            told += [styled((f"→ {check.cure}", "yellow"))] if check.cure else []
-            run.out.show(entry(styled(_MARKS[check.state], f" {check.name:<9}"), told))
+            lines = [styled(check.found)]
+            lines += [styled((f"→ {check.cure}", "yellow"))] if check.cure else []
+            run.out.show(entry(styled(_MARKS[check.state], f" {check.name:<9}"), lines))
     is_well = all(check.state != "wrong" for check in checks)
     if run.out.is_json:
         run.out.data({"ok": is_well, "checks": [asdict(check) for check in checks]})

@@ -184,12 +184,12 @@ async def forget(  # noqa: PLR0913 - the filters
                 say(str(await not_there(run.target, memory, item_id)))
         else:
             with run.out.progress("looking", unit="memories") as advance:
-                found = await memory.forget(
+                result = await memory.forget(
                     **filters,  # type: ignore[arg-type]  # told above
                     dry_run=dry_run or not yes,
                     progress=advance,
                 )
-            gone = list(found.items)
+            gone = list(result.items)
             missing = []
             if gone and not dry_run and not yes:
                 lines = [shortened(said(item), 200) for item in gone]
@@ -251,9 +251,9 @@ async def _forget_ids(
     gone: list[MemoryItem] = []
     missing: list[str] = []
     for item_id in dict.fromkeys(ids):
-        found = await memory.forget(item_id, dry_run=dry_run)
-        gone += found.items
-        if not found.items:
+        result = await memory.forget(item_id, dry_run=dry_run)
+        gone += result.items
+        if not result.items:
             missing.append(item_id)
     return gone, missing
 

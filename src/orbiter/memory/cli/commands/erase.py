@@ -60,7 +60,7 @@ async def evict(
     """Limit size: forget the least valuable memories first."""
     if max_items is None and max_bytes is None and not duplicates:
         raise UsageError("set a budget: `--max-items`, `--max-bytes` or `--duplicates`")
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "max_items": max_items,
         "max_bytes": max_bytes,
         "duplicates": duplicates,
@@ -69,26 +69,25 @@ async def evict(
     async with run.scoped(meaning=False) as memory:
         is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
         with run.out.progress("weighing", unit="") as advance:
-            found = await memory.evict(**asked, dry_run=dry_run or not yes, progress=advance)
-        told = await _texts(memory, found, are_gone=yes and not dry_run and is_kept)
-        if len(found) and not dry_run and not yes:
-            what = (
-                f"{counted(len(found))} of {run.target.describe()}{'' if is_kept else ' for good'}"
-            )
-            lines = [f"{each.worth:.3f}  {told[each.id]}" for each in found]
+            evicted = await memory.evict(**options, dry_run=dry_run or not yes, progress=advance)
+        texts = await _texts(memory, evicted, are_gone=yes and not dry_run and is_kept)
+        if len(evicted) and not dry_run and not yes:
+            way = "" if is_kept else " for good"
+            what = f"{counted(len(evicted))} of {run.target.describe()}{way}"
+            lines = [f"{each.worth:.3f}  {texts[each.id]}" for each in evicted]
             if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
                 return ERROR
             with run.out.progress("forgetting", unit="") as advance:
-                found = await memory.evict(**asked, progress=advance)
-    _print_evicted(run, found, told, dry_run=dry_run)
-    left = f"{found.kept:,} ({size(found.kept_bytes)})"
+                evicted = await memory.evict(**options, progress=advance)
+    _print_evicted(run, evicted, texts, dry_run=dry_run)
+    left = f"{evicted.kept:,} ({size(evicted.kept_bytes)})"
     if dry_run:
-        run.out.note(f"{len(found):,} would be forgotten, {left} would stay")
+        run.out.note(f"{len(evicted):,} would be forgotten, {left} would stay")
     else:
         undo = "; `restore ID` undoes it" if is_kept else ""
-        run.out.note(f"{len(found):,} forgotten, {left} stay{undo}")
-    if not found.is_met:
+        run.out.note(f"{len(evicted):,} forgotten, {left} stay{undo}")
+    if not evicted.is_met:
         say(
             "still over the budget: pinned memories, current facts and instructions are never "
             "forgotten"
@@ -98,30 +97,30 @@ async def evict(
 
 
 async def _texts(
-    memory: "ScopedMemory", found: "EvictionResult", *, are_gone: bool
+    memory: "ScopedMemory", evicted: "EvictionResult", *, are_gone: bool
 ) -> "Mapping[str, str]":
     """Return what each memory says, cut off where it is longer; of a call, which tools."""
-    told = {each.id: shortened(one_line(each.text), _WIDE) for each in found}
-    silent = [item_id for item_id, text in told.items() if not text]
+    texts = {each.id: shortened(one_line(each.text), _WIDE) for each in evicted}
+    silent = [item_id for item_id, text in texts.items() if not text]
     for start in range(0, len(silent), _PAGE):
         some = silent[start : start + _PAGE]
         page = await memory.list(where={"id": {"$in": some}}, limit=_PAGE, forgotten=are_gone)
-        told |= {item.id: said(item) for item in page}
-    return told
+        texts |= {item.id: said(item) for item in page}
+    return texts
 
 
 def _print_evicted(
-    run: CommandContext, found: "EvictionResult", told: "Mapping[str, str]", *, dry_run: bool
+    run: CommandContext, evicted: "EvictionResult", texts: "Mapping[str, str]", *, dry_run: bool
 ) -> None:
     def text(each: "Eviction") -> str:  # one that came after the question is told as it is
-        return told.get(each.id) or shortened(one_line(each.text), _WIDE)
+        return texts.get(each.id) or shortened(one_line(each.text), _WIDE)
 
     if run.out.is_json:
-        run.out.data({**asdict(found), "dry_run": dry_run})
+        run.out.data({**asdict(evicted), "dry_run": dry_run})
     elif run.out.is_plain():
-        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in found)
+        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in evicted)
     else:
-        for each in found:
+        for each in evicted:
             why = "duplicate" if each.reason == "duplicate" else size(each.bytes)
             lines = [styled(text(each)), styled((f"{each.id} · {why}", "dim"))]
             run.out.show(entry(styled((f"{each.worth:.3f}", "yellow")), lines))

@@ -249,9 +249,9 @@ def _print_migration(run: CommandContext, done: "Migration") -> None:
     if run.out.is_json:
         run.out.data({**asdict(done), "verified": done.verified})
         return
-    told = f"{done.copied:,} copied, {done.already_there:,} there already"
+    summary = f"{done.copied:,} copied, {done.already_there:,} there already"
     left = f", {done.left_out:,} forgotten left out" if done.left_out else ""
-    run.out.show(styled(told + left))
+    run.out.show(styled(summary + left))
     if done.kept:
         some = ", ".join(map(one_line, done.conflicts[:5]))
         kept = f"{counted(done.kept)} changed in DST and was kept: {some}"

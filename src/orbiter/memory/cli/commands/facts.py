@@ -50,12 +50,12 @@ Origin = Annotated[
 _MAKERS = ("facts put",)
 
 
-def _print(run: CommandContext, found: "FactMemory | None", told: str = "") -> None:
+def _print(run: CommandContext, fact: "FactMemory | None", note: str = "") -> None:
     """Print one fact, or that there is none."""
     if run.out.is_json:
-        run.out.data(None if found is None else as_json(found))
-    elif found is not None:
-        print_facts(run.out, [found], [told or when(found)])
+        run.out.data(None if fact is None else as_json(fact))
+    elif fact is not None:
+        print_facts(run.out, [fact], [note or when(fact)])
 
 
 @command(facts, "list", everyone=False, makers=_MAKERS, reads=True)
@@ -63,15 +63,15 @@ async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: Known
     """List facts that are valid now, or were at a time."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
     async with run.both(meaning=False) as (store, memory):
-        found = list((await memory.facts.all(as_of=moment, known_at=known)).values())
-        if not found:
+        all_facts = list((await memory.facts.all(as_of=moment, known_at=known)).values())
+        if not all_facts:
             way = "`orbiter-memory facts put KEY VALUE` records one"
             await note_nothing(run, store, f"no facts of {run.target.describe()}; {way}")
-    keep_rows(run, [fact.id for fact in found])
+    keep_rows(run, [fact.id for fact in all_facts])
     if run.out.is_json:
-        run.out.data([as_json(fact) for fact in found])
+        run.out.data([as_json(fact) for fact in all_facts])
     else:
-        print_facts(run.out, found, [when(fact) for fact in found], numbered=True)
+        print_facts(run.out, all_facts, [when(fact) for fact in all_facts], numbered=True)
 
 
 @command(facts, "get", everyone=False, makers=_MAKERS, reads=True)
@@ -132,16 +132,16 @@ async def put_fact(
 
     text = read_stdin().strip() if value == "-" else value
     try:
-        given = json.loads(text) if parse else text
+        parsed = json.loads(text) if parse else text
     except ValueError as exc:
         raise UsageError(
             f"VALUE is not valid JSON: {exc}; leave `--parse` out for a text"
         ) from None
     begin, end = read_when("valid-from", valid_from), read_when("valid-to", valid_to)
     # Before the store is opened: what cannot be kept must not make a file.
-    FactMemory(key=key, value=given, valid_to=end, **({"valid_from": begin} if begin else {}))
+    FactMemory(key=key, value=parsed, valid_to=end, **({"valid_from": begin} if begin else {}))
     async with run.scoped(meaning=False, creates=True) as memory:
-        fact = await memory.facts.put(key, given, valid_from=begin, valid_to=end, source=source)
+        fact = await memory.facts.put(key, parsed, valid_from=begin, valid_to=end, source=source)
     _print(run, fact)
 
 
@@ -201,20 +201,20 @@ async def retract_fact(run: CommandContext, item_id: Id) -> None:
 async def fact_conflicts(run: CommandContext) -> None:
     """List contradicting facts."""
     async with run.scoped(meaning=False) as memory:
-        found = await memory.facts.conflicts()
+        conflicts = await memory.facts.conflicts()
     if run.out.is_json:
-        run.out.data([conflict_json(each) for each in found])
+        run.out.data([conflict_json(each) for each in conflicts])
         return
     if run.out.is_plain():
-        pairs = ((one, one.earlier, one.later) for one in found)
+        pairs = ((one, one.earlier, one.later) for one in conflicts)
         run.out.rows(
             (each.key, each.reason, *_side(old), *_side(new), source_of(old), source_of(new))
             for each, old, new in pairs
         )
         return
-    for each in found:
+    for each in conflicts:
         run.out.show(entry(styled(("≠", "yellow")), conflict_lines(each)))
-    if found:
+    if conflicts:
         run.out.note("`orbiter-memory facts retract ID` takes back what is wrong")
     else:
         run.out.note("there are no conflicts")

@@ -153,8 +153,8 @@ async def history(run: CommandContext, item_id: Id) -> None:
     before: MemoryItem | None = None
     for each in versions:
         who = f" by {one_line(each.by)}" if each.by else ""
-        told = (f"{each.change}{who}", CHANGES[each.change])
-        head = styled(told, (f"  {moment(each.at)}", "dim"))
+        change = (f"{each.change}{who}", CHANGES[each.change])
+        head = styled(change, (f"  {moment(each.at)}", "dim"))
         mark = styled((f"v{each.item.version}", "bold"))
         run.out.show(entry(mark, [head, *differences(before, each.item)]))
         before = each.item
@@ -182,8 +182,8 @@ def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]
     had, has = dict(parts_of(before)), dict(parts_of(after))
     for name in [*had, *(name for name in has if name not in had)]:
         if name not in ("version", "changed") and had.get(name) != has.get(name):
-            told = f"{had.get(name, 'none')} → {has.get(name, 'none')}"
-            lines.append(styled((f"{name}: ", "dim"), told))
+            change = f"{had.get(name, 'none')} → {has.get(name, 'none')}"
+            lines.append(styled((f"{name}: ", "dim"), change))
     return lines
 
 

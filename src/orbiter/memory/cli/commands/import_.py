@@ -27,7 +27,7 @@ __all__ = ["app"]
 
 app = new_app()
 
-_SHOWN = 10
+_MAX_PROBLEMS = 10
 """Problems of a file that are told one by one."""
 _FEW = 10
 """Memories that the next `recall` may embed."""
@@ -112,14 +112,14 @@ async def import_(
                 for each in files
             ]
         if is_new and not any(each.has_more for each in looked):
-            done = [(path, each.found) for path, each in zip(paths, looked, strict=True)]
+            done = [(path, each.result) for path, each in zip(paths, looked, strict=True)]
         else:
             async with run.both(creates=True) as (store, memory):
                 before = (await memory.stats()).items
                 try:
                     with run.out.progress("importing", unit="") as advance:
                         for path, file in zip(paths, files, strict=True):
-                            found = await import_file(
+                            result = await import_file(
                                 memory,
                                 file,
                                 format=kind,
@@ -127,7 +127,7 @@ async def import_(
                                 **asdict(columns),
                                 progress=advance,
                             )
-                            done.append((path, found))
+                            done.append((path, result))
                     if sum(each.stored + each.updated for _, each in done) > _FEW:
                         waiting = await embed_waiting(run.out, store)
                 except BaseException as exc:  # Ctrl-C, too: it is told, and goes on
@@ -147,9 +147,9 @@ def _say_interrupted(stored: int, *, is_complete: bool) -> None:
         say("stopped while embedding; everything is stored, `recall` embeds the rest", kind="note")
         return
     # Others may have forgotten more meanwhile than this has stored.
-    told = f"{counted(stored, 'new memory is', 'new memories are')} stored" if stored > 0 else ""
+    count = f"{counted(stored, 'new memory is', 'new memories are')} stored" if stored > 0 else ""
     say(
-        f"stopped; {told or 'no new memory is stored'}. Run the same command again to continue: "
+        f"stopped; {count or 'no new memory is stored'}. Run the same command again to continue: "
         "nothing is imported twice",
         kind="note",
     )
@@ -198,20 +198,20 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
         if done:
             run.out.data(_json(done))
         return
-    for path, found in done:
+    for path, result in done:
         counts = (
-            f"{found.stored:,} new, {found.updated:,} updated, {found.unchanged:,} unchanged, "
-            f"{found.skipped:,} skipped"
+            f"{result.stored:,} new, {result.updated:,} updated, {result.unchanged:,} unchanged, "
+            f"{result.skipped:,} skipped"
         )
         name = f"{one_line(path)}: " if len(done) > 1 else ""
-        format = f" ({one_line(found.format)})" if found.format else ""
-        head = (counted(found.found), "bold")
-        run.out.show(styled(name, head, f"{format}: {counts}{_amiss(found)}"))
-        _print_problems(name, found)
-        if found.forgotten:
-            told = counted(found.forgotten, "memory that was", "memories that were")
+        format = f" ({one_line(result.format)})" if result.format else ""
+        head = (counted(result.found), "bold")
+        run.out.show(styled(name, head, f"{format}: {counts}{_amiss(result)}"))
+        _print_problems(name, result)
+        if result.forgotten:
+            count = counted(result.forgotten, "memory that was", "memories that were")
             run.out.note(
-                f"{told} forgotten here stay forgotten; `orbiter-memory list --forgotten` shows "
+                f"{count} forgotten here stay forgotten; `orbiter-memory list --forgotten` shows "
                 "what, `restore ID` brings it back"
             )
 
@@ -227,16 +227,16 @@ def _amiss(result: "ImportResult") -> str:
 
 def _print_problems(name: str, result: "ImportResult") -> None:
     # What is wrong comes first: others of whom a file tells may be many.
-    told = sorted(result.problems, key=_is_note)
-    for problem in told[:_SHOWN]:
+    problems = sorted(result.problems, key=_is_note)
+    for problem in problems[:_MAX_PROBLEMS]:
         kind = "note" if _is_note(problem) else "problem"
         why = one_line(in_shell_words(problem.why))
         say(f"{name}{one_line(problem.place)}: {why}", kind=kind)
     for note in result.notes:
         say(f"{name}{one_line(in_shell_words(note))}", kind="note")
-    more = result.problem_count - min(len(told), _SHOWN)
+    more = result.problem_count - min(len(problems), _MAX_PROBLEMS)
     if more:
-        is_all_notes = all(map(_is_note, told))
+        is_all_notes = all(map(_is_note, problems))
         what = ("more note", "more notes") if is_all_notes else ("more problem", "more problems")
         kind = "note" if is_all_notes else "problem"
         say(f"{name}{counted(more, *what)}; `--json` has the first 100", kind=kind)
@@ -265,8 +265,8 @@ def _json(done: "Sequence[tuple[str, ImportResult]]") -> dict[str, Any]:
     }
 
 
-def _problems(found: "ImportResult") -> list[dict[str, object]]:
+def _problems(result: "ImportResult") -> list[dict[str, object]]:
     return [
         {"place": each.place, "why": in_shell_words(each.why), "is_note": _is_note(each)}
-        for each in found.problems
+        for each in result.problems
     ]

@@ -86,8 +86,8 @@ def _table(run: CommandContext, rows: list[tuple[str, object]]) -> None:
     wide = max(len(one_line(name)) for name, _ in rows) + 4
     for name, value in rows:
         indent = len(name) - len(name.lstrip())
-        told = " " * indent + one_line(name)
-        run.out.show(styled((f"{told:<{wide}}", "" if indent else "bold"), (value, "cyan")))
+        label = " " * indent + one_line(name)
+        run.out.show(styled((f"{label:<{wide}}", "" if indent else "bold"), (value, "cyan")))
 
 
 @command(app, "reindex", scope=False)
@@ -102,13 +102,13 @@ async def reindex(run: CommandContext) -> None:
             with run.out.progress("embedding", unit="memories") as advance:
                 embedded = await memory.reindex(progress=advance)
         with run.out.progress("reading the store", unit="rows") as advance:
-            found = await memory.verify(repair=True, progress=advance)
+            report = await memory.verify(repair=True, progress=advance)
     finally:
         await memory.close()
     if run.out.is_json:
-        run.out.data({"checked": found.checked, "embedded": embedded})
+        run.out.data({"checked": report.checked, "embedded": embedded})
     else:
-        run.out.show(styled(f"{found.checked:,} rows indexed, {embedded:,} embedded"))
+        run.out.show(styled(f"{report.checked:,} rows indexed, {embedded:,} embedded"))
 
 
 @command(app, "sweep", scope=False)

@@ -165,13 +165,13 @@ def install(  # noqa: PLR0913 - each is an option
     """Add this memory to the MCP configuration of an agent."""
     from orbiter.memory.cli._client_config import plan  # noqa: PLC0415
 
-    found = CLIENTS[Name(client)]
+    program = CLIENTS[Name(client)]
     if not name.strip():
         raise UsageError("`--name` is empty; leave it out, or say what the server is called")
     if hooks and read_only:
         raise UsageError("`--hooks` remembers, and `--read-only` forbids it; leave one of them out")
     folder = Path.cwd() if project else None
-    path = _file_of(found, folder)
+    path = _file_of(program, folder)
     launched, start = launcher(via, run.target, is_shared=project)
     if launched is not Via.UVX:
         _check_can_start()
@@ -180,11 +180,11 @@ def install(  # noqa: PLR0913 - each is an option
     run.unopened(meaning=False)
     profile = [] if tools is Tools.MEMORY else ["--tools", tools.value]
     started = [*start, "mcp", *profile, *(["--read-only"] if read_only else [])]
-    entry = found.entry([*started, *arguments], env, is_shared=project)
-    change = plan(found, path, name, entry)
+    entry = program.entry([*started, *arguments], env, is_shared=project)
+    change = plan(program, path, name, entry)
     changes = [
         change,
-        *([_plan_hooks(found, folder, [*start, "hook", *arguments])] if hooks else []),
+        *([_plan_hooks(program, folder, [*start, "hook", *arguments])] if hooks else []),
     ]
     is_other = change.is_needed and change.there is not None
     if is_other and not force:
@@ -195,7 +195,7 @@ def install(  # noqa: PLR0913 - each is an option
             "it, `--name` adds one beside it"
         )
     if not any(each.is_needed for each in changes):
-        run.out.text(f"{found.title} has it already: {_paths(changes)}")
+        run.out.text(f"{program.title} has it already: {_paths(changes)}")
         return
     _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
     if launched is Via.UVX and project and installed_from()[0] is not None:
@@ -206,12 +206,12 @@ def install(  # noqa: PLR0913 - each is an option
         )
     if dry_run:
         return
-    run.out.text(found.then)
+    run.out.text(program.then)
     if env and (project or hooks):
         kept = "the file can be committed, it holds no secret and no path of this machine: "
         run.out.text(
             f"{kept if project else 'hooks are given no secret: '}set {' and '.join(env)} where "
-            f"{found.title} is started"
+            f"{program.title} is started"
         )
 
 
@@ -258,8 +258,8 @@ def _write(
             run.out.text(_hidden(change, env))
             continue
         backup = write(change)
-        told = f", the old file is {backup.name}" if backup else ""
-        run.out.text(f"wrote {change.path}{told}")
+        note = f", the old file is {backup.name}" if backup else ""
+        run.out.text(f"wrote {change.path}{note}")
 
 
 def _plan_hooks(client: Client, folder: Path | None, command: list[str]) -> "Change":
@@ -301,12 +301,12 @@ def _check_can_start() -> None:
 
 
 def _file_of(client: Client, folder: Path | None) -> Path:
-    found = client.file(folder)
-    if found is None:
+    path = client.file(folder)
+    if path is None:
         raise UsageError(
             f"{client.title} has no configuration for one project; leave `--project` out"
         )
-    return found
+    return path
 
 
 def _describe_entry(entry: object) -> str:

@@ -76,7 +76,7 @@ async def list_(  # noqa: PLR0913 - the filters
     """List memories, newest first."""
     # A program that got the first few would take them for all; one that pages has a `next`.
     is_all = limit is None and not run.out.is_terminal and not (run.out.is_json and cursor)
-    asked: dict[str, Any] = {
+    filters: dict[str, Any] = {
         "query": query,
         "where": read_where(where, tag),
         "memory_type": kind,
@@ -98,9 +98,9 @@ async def list_(  # noqa: PLR0913 - the filters
     async with run.both(meaning=False) as (store, memory):
         if cursor is not None:
             cursor = await find_id(run, memory, cursor)
-            asked |= {"cursor": cursor}
+            filters |= {"cursor": cursor}
         ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
-        async for page in _pages(ask, asked, goes_on=is_all):
+        async for page in _pages(ask, filters, goes_on=is_all):
             after = page.next
             if run.out.is_json:
                 items += page
@@ -123,15 +123,15 @@ async def list_(  # noqa: PLR0913 - the filters
 
 
 async def _pages(
-    ask: "Callable[..., Awaitable[Page]]", asked: dict[str, Any], *, goes_on: bool
+    ask: "Callable[..., Awaitable[Page]]", filters: dict[str, Any], *, goes_on: bool
 ) -> "AsyncIterator[Page]":
     """Yield the page that is asked for, and with *goes_on* all that follow."""
     while True:
-        page = await ask(**asked)
+        page = await ask(**filters)
         yield page
         if page.next is None or not goes_on:
             return
-        asked["cursor"] = page.next
+        filters["cursor"] = page.next
 
 
 @command(app, "show", reads=True)

@@ -88,8 +88,8 @@ async def _show(
     lines = [head]
     now = await memory.facts.get(fact.key)
     if now is not None:
-        told = f"now {shortened(value_of(now), width)}  {when(now)}".rstrip()
-        lines.append(styled((told, "yellow")))
+        current = f"now {shortened(value_of(now), width)}  {when(now)}".rstrip()
+        lines.append(styled((current, "yellow")))
     for item_id in fact.source_ids[:_QUOTED]:
         item = await memory.get(item_id)
         if item is not None:
@@ -99,10 +99,10 @@ async def _show(
 
 def _answer() -> Literal["accept", "discard", "skip", "quit"]:
     while True:
-        given = ask("[a]ccept, [d]iscard, [s]kip, [q]uit?")
-        if given is None:
+        typed = ask("[a]ccept, [d]iscard, [s]kip, [q]uit?")
+        if typed is None:
             return "quit"
-        answer = _ANSWERS.get(given[:1].lower())
+        answer = _ANSWERS.get(typed[:1].lower())
         if answer is not None:
             return answer  # type: ignore[return-value]  # one of them
 
@@ -111,12 +111,12 @@ def _answer() -> Literal["accept", "discard", "skip", "quit"]:
 async def list_drafts(run: CommandContext) -> None:
     """List the drafts to review."""
     async with run.scoped(meaning=False) as memory:
-        found = await memory.facts.drafts()
+        drafts = await memory.facts.drafts()
     if run.out.is_json:
-        run.out.data([as_json(fact) for fact in found])
+        run.out.data([as_json(fact) for fact in drafts])
     else:
-        print_facts(run.out, found, [f"from {counted(len(each.source_ids))}" for each in found])
-    if not found:
+        print_facts(run.out, drafts, [f"from {counted(len(each.source_ids))}" for each in drafts])
+    if not drafts:
         run.out.note(f"no drafts to review for {run.target.describe()}")
 
 

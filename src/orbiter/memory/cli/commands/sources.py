@@ -38,15 +38,15 @@ async def quarantine(
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
             work = memory.quarantine(source, dry_run=dry_run or not yes, progress=advance)
-            found = (await work).items
-        if found and not dry_run and not yes:
-            if not _is_agreed(run, "hide", source, found):
+            items = (await work).items
+        if items and not dry_run and not yes:
+            if not _is_agreed(run, "hide", source, items):
                 run.out.note("nothing was hidden")
                 return ERROR
             with run.out.progress("hiding", unit="memories") as advance:
-                found = (await memory.quarantine(source, progress=advance)).items
+                items = (await memory.quarantine(source, progress=advance)).items
     way = f"hidden; `orbiter-memory release {one_line(source)}` shows it again"
-    _print_result(run, found, dry_run=dry_run, done=way, would="would be hidden")
+    _print_result(run, items, dry_run=dry_run, done=way, would="would be hidden")
     return 0
 
 
@@ -76,32 +76,32 @@ async def undo(
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
             work = memory.undo(source, since=start, dry_run=dry_run or not yes, progress=advance)
-            found = (await work).items
-        if found and not dry_run and not yes:
-            if not _is_agreed(run, "undo", source, found):
+            items = (await work).items
+        if items and not dry_run and not yes:
+            if not _is_agreed(run, "undo", source, items):
                 run.out.note("nothing was undone")
                 return ERROR
             with run.out.progress("undoing", unit="memories") as advance:
-                found = (await memory.undo(source, since=start, progress=advance)).items
+                items = (await memory.undo(source, since=start, progress=advance)).items
     way = "undone; `history ID` shows the versions, `restore ID` brings one back"
-    _print_result(run, found, dry_run=dry_run, done=way, would="would be undone")
+    _print_result(run, items, dry_run=dry_run, done=way, would="would be undone")
     return 0
 
 
-def _is_agreed(run: CommandContext, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
+def _is_agreed(run: CommandContext, what: str, source: str, items: "Sequence[MemoryItem]") -> bool:
     origin = f"`{one_line(source)}` of {run.target.describe()}"
-    lines = [shortened(said(item), 200) for item in found]
-    return is_agreed(run.out, f"{what} {counted(len(found))} from {origin}", lines)
+    lines = [shortened(said(item), 200) for item in items]
+    return is_agreed(run.out, f"{what} {counted(len(items))} from {origin}", lines)
 
 
 def _print_result(
-    run: CommandContext, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str
+    run: CommandContext, items: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str
 ) -> None:
     if run.out.is_json:
-        run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in found]})
+        run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in items]})
     else:
-        print_items(run.out, found)
-    run.out.note(f"{counted(len(found))} {would if dry_run else done}")
+        print_items(run.out, items)
+    run.out.note(f"{counted(len(items))} {would if dry_run else done}")
 
 
 @command(app, "duplicates", reads=True)

@@ -46,11 +46,11 @@ async def tail(
 
 
 def _print(run: CommandContext, items: "list[MemoryItem]", left: int | None) -> int | None:
-    shown = items if left is None else items[:left]
-    for item in shown:
+    printed = items if left is None else items[:left]
+    for item in printed:
         if run.out.is_json:
             run.out.line(as_json(item))
         else:
             print_items(run.out, [item])
     run.out.flush()
-    return None if left is None else left - len(shown)
+    return None if left is None else left - len(printed)

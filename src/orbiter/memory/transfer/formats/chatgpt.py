@@ -63,7 +63,7 @@ class ChatGPT:
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages, conversation by conversation, in the order of the file."""
-        told: set[str] = set()
+        known_instructions: set[str] = set()
         number = 0
         for member in conversations(source):
             for value in member.elements():
@@ -72,7 +72,7 @@ class ChatGPT:
                 if not isinstance(record.get("mapping"), Mapping):
                     complain(f"conversation {number}", "it has no `mapping` of messages")
                     continue
-                yield from _Conversation(record, number, complain).read(told)
+                yield from _Conversation(record, number, complain).read(known_instructions)
 
 
 def conversations(source: SourceFile) -> Iterator[SourceFile]:
@@ -96,11 +96,11 @@ class _Conversation:
         """The last calls without a result, as id and tool."""
         self._thoughts: list[str] = []
 
-    def read(self, told: set[str]) -> Iterator[SourceMemory]:
+    def read(self, known_instructions: set[str]) -> Iterator[SourceMemory]:
         record = self._record
         branch = self._branch()
-        shown = [(key, each) for key, each in branch if _is_shown(each)]
-        times = [instant(each.get("create_time")) for _, each in shown]
+        messages = [(key, each) for key, each in branch if _is_shown(each)]
+        times = [instant(each.get("create_time")) for _, each in messages]
         own_id = first_text(record, "conversation_id", "id")
         thread = Thread(
             "chatgpt",
@@ -108,8 +108,8 @@ class _Conversation:
             title=first_text(record, "title"),
             begin=start_of(instant(record.get("create_time")), times),
         )
-        yield from self._instructions(branch, told)
-        for (key, message), at in zip(shown, times, strict=True):
+        yield from self._instructions(branch, known_instructions)
+        for (key, message), at in zip(messages, times, strict=True):
             place = f"{self._place}, message `{key[:40]}`"
             item = safely(partial(self._item, key, message), self._complain, place)
             if item is None:
@@ -121,7 +121,7 @@ class _Conversation:
                 or (first_text(record, "default_model_slug") if _role(message) != "user" else ""),
                 "gpt": first_text(record, "gizmo_id"),
             }
-            yield thread.found(item, key=key, at=at, extra=extra)
+            yield thread.next_message(item, key=key, at=at, extra=extra)
 
     def _branch(self) -> list[tuple[str, Record]]:
         """Return the messages from the root to the current node."""
@@ -155,7 +155,7 @@ class _Conversation:
         return max(dated)[2] if dated else None
 
     def _instructions(
-        self, branch: list[tuple[str, Record]], told: set[str]
+        self, branch: list[tuple[str, Record]], known_instructions: set[str]
     ) -> Iterator[SourceMemory]:
         """Yield what the user told all conversations about themselves, once."""
         for _, message in branch:
@@ -165,8 +165,8 @@ class _Conversation:
             texts = [first_text(content, "user_profile"), first_text(content, "user_instructions")]
             text = "\n\n".join(text for text in texts if text)
             key = digest(text, size=16)
-            if text and key not in told:
-                told.add(key)
+            if text and key not in known_instructions:
+                known_instructions.add(key)
                 about = MemoryMetadata(extra={"kind": "custom_instructions"})
                 item = made(MemoryItem, self._complain, self._place, content=text, metadata=about)
                 if item is not None:
@@ -245,14 +245,14 @@ def _is_shown(message: Record) -> bool:
 def _text(content: Record, message: Record) -> str:
     """Return what a message says, whatever type of content it has; what is no text is named."""
     parts = content.get("parts")
-    found = [_part(part) for part in parts] if isinstance(parts, list) else []
-    if not any(found):
-        found = [first_text(content, *_TEXTS)]
+    texts = [_part(part) for part in parts] if isinstance(parts, list) else []
+    if not any(texts):
+        texts = [first_text(content, *_TEXTS)]
     files = as_object(message.get("metadata")).get("attachments")
     for file in files if isinstance(files, list) else []:
         if name := first_text(as_object(file), "name"):
-            found.append(f"[file: {name}]")
-    return "\n\n".join(text for text in found if text)
+            texts.append(f"[file: {name}]")
+    return "\n\n".join(text for text in texts if text)
 
 
 def _part(part: object) -> str:
@@ -272,5 +272,5 @@ def _other_parts(content: Record) -> list[object]:
 
 def _thoughts(content: Record) -> list[str]:
     thoughts = content.get("thoughts")
-    found = [as_object(each) for each in thoughts] if isinstance(thoughts, list) else []
-    return [text for each in found if (text := first_text(each, "content", "summary"))]
+    records = [as_object(each) for each in thoughts] if isinstance(thoughts, list) else []
+    return [text for each in records if (text := first_text(each, "content", "summary"))]

@@ -89,7 +89,7 @@ def _read(record: Record, place: str, complain: ReportProblem) -> Iterator[Sourc
         for part, item in enumerate(items):
             key = id if len(items) == 1 else f"{id}/{part}"
             extra = {"original_id": id, "model": first_text(record, "model")}
-            yield thread.found(item, key=key, at=at, extra=extra)
+            yield thread.next_message(item, key=key, at=at, extra=extra)
 
 
 def _branch(record: Record) -> list[Record]:
@@ -220,8 +220,8 @@ def _text(message: Record) -> str:
 
 
 def _objects(record: Record, name: str) -> list[Record]:
-    found = record.get(name)
-    return [as_object(each) for each in found] if isinstance(found, list) else []
+    values = record.get(name)
+    return [as_object(each) for each in values] if isinstance(values, list) else []
 
 
 _LONGEST = 200

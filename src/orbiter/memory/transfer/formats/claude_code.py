@@ -132,7 +132,7 @@ class _Transcript:
         items = [item for item in items if item.content.strip() or item.native or calls_of(item)]
         for part, item in enumerate(items):
             self._name_tool(item)
-            yield self._thread(record).found(
+            yield self._thread(record).next_message(
                 item,
                 key=id if len(items) == 1 else f"{id}/{part}",
                 at=instant(record.get("timestamp")),
@@ -146,12 +146,12 @@ class _Transcript:
 
     def _cut(self, block: object, place: str) -> object:
         """Return a block whose text is no longer than an item can hold."""
-        found = as_object(block)
+        record = as_object(block)
         for name in ("text", "content"):
-            text = found.get(name)
+            text = record.get(name)
             if isinstance(text, str):
-                found = {**found, name: cut(text, self._complain, place)}
-        return found or block
+                record = {**record, name: cut(text, self._complain, place)}
+        return record or block
 
     def _name_tool(self, item: MemoryItem) -> None:
         for call in calls_of(item):

@@ -57,9 +57,9 @@ class LangGraphStore:
             for row in rows:
                 place = f"row `{row[0]}` `{row[1]}`"
                 parse = partial(parsed_text, place=place, limits=source.limits, complain=complain)
-                found = safely(partial(_source_memory, row, parse), complain, place)
-                if found is not None:
-                    yield found
+                memory = safely(partial(_source_memory, row, parse), complain, place)
+                if memory is not None:
+                    yield memory
 
 
 def _source_memory(
@@ -83,12 +83,12 @@ def _source_memory(
 
 def _object(value: object, parse: Callable[[object], object]) -> Mapping[str, object]:
     try:
-        found = parse(value)
+        parsed = parse(value)
     except ValueError as exc:
         raise ValueError(f"its value is not valid JSON: {exc}") from None
-    if not isinstance(found, Mapping):
+    if not isinstance(parsed, Mapping):
         raise ValueError("its value is not a JSON object")  # noqa: TRY004 - of the file, not the caller
-    return found
+    return parsed
 
 
 def _text(record: Mapping[str, object]) -> str:

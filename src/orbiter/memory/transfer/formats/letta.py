@@ -27,7 +27,7 @@ from orbiter.memory.transfer.io.json_stream import parsed_text
 
 __all__ = ["Letta"]
 
-_SHOWN = 80
+_MAX_NAME = 80
 _TEXT_FIELDS = ("message", "content")
 """Where Letta wraps what a user said in JSON: `{"type": "user_message", "message": …}`."""
 
@@ -107,7 +107,7 @@ def _messages(
         if last is not None and at is not None and at <= last:
             at = later(last, 1)  # the file's order is the conversation's
         last = at
-        place = f"message {number} of `{agent[:_SHOWN]}`"
+        place = f"message {number} of `{agent[:_MAX_NAME]}`"
         try:
             metadata = MemoryMetadata(session_id=agent, agent_id=agent)
             items = from_messages([_as_chat(message)], "openai", metadata=metadata)

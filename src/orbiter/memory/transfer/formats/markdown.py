@@ -44,9 +44,9 @@ class MarkdownNotes:
             except TransferError as exc:
                 complain(place, f"{exc}")
                 continue
-            found = safely(partial(_note, member.name, text, complain), complain, place)
-            if found is not None:
-                yield found
+            memory = safely(partial(_note, member.name, text, complain), complain, place)
+            if memory is not None:
+                yield memory
 
 
 def _note(name: str, text: str, complain: ReportProblem) -> SourceMemory | None:
@@ -69,7 +69,7 @@ def _note(name: str, text: str, complain: ReportProblem) -> SourceMemory | None:
     elif tags is None:
         extra.pop("tags", None)
     extra["note"] = name
-    at = next((found for name in _DATES if (found := _moment(fields.get(name)))), None)
+    at = next((moment for name in _DATES if (moment := _moment(fields.get(name)))), None)
     times = {} if at is None else {"created_at": at, "updated_at": at}
     session_id = session if isinstance(session, str) and session else None
     metadata = MemoryMetadata(session_id=session_id, extra=extra)
@@ -97,7 +97,7 @@ def front_matter(text: str) -> tuple[Mapping[str, object], str]:
         )
     try:
         _check_front(yaml.parse(head, Loader=yaml.SafeLoader))
-        found = yaml.safe_load(head)
+        fields = yaml.safe_load(head)
     except TransferError:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
@@ -105,11 +105,11 @@ def front_matter(text: str) -> tuple[Mapping[str, object], str]:
         raise TransferError(
             f"its front matter is not valid YAML: {str(exc).splitlines()[0]}"
         ) from exc
-    if found is None:
+    if fields is None:
         return {}, "".join(lines[close + 1 :])
-    if not isinstance(found, Mapping):
+    if not isinstance(fields, Mapping):
         return {}, "".join(lines)
-    return {str(name): value for name, value in found.items()}, "".join(lines[close + 1 :])
+    return {str(name): value for name, value in fields.items()}, "".join(lines[close + 1 :])
 
 
 def _check_front(events: "Iterator[yaml.Event]") -> None:

@@ -35,10 +35,10 @@ class McpMemory:
         for line, value in source.values():
             record = as_object(value)
             kind = _entity if "name" in record else _relation
-            found = safely(partial(_listed, kind, record), complain, f"line {line}")
-            if found is not None and not found:
+            memories = safely(partial(_listed, kind, record), complain, f"line {line}")
+            if memories is not None and not memories:
                 complain(f"line {line}", "neither an entity nor a relation")
-            yield from found or ()
+            yield from memories or ()
 
 
 def _listed(

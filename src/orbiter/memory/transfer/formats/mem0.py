@@ -53,10 +53,10 @@ class Mem0:
         owners: set[str | None] = set()
         relations: list[object] = []
         for number, value in enumerate(_records(source, relations), 1):
-            found = _memory(as_object(value), f"memory {number}", complain)
-            if found is not None:
-                owners |= {*found.owners} or {None}
-                yield found
+            memory = _memory(as_object(value), f"memory {number}", complain)
+            if memory is not None:
+                owners |= {*memory.owners} or {None}
+                yield memory
         owner = owners.pop() if len(owners) == 1 else None
         for number, value in enumerate(relations, 1):
             record, place = as_object(value), f"relation {number}"
@@ -67,9 +67,9 @@ class Mem0:
                     "the file has memories of several people and does not say whose this one is",
                 )
                 continue
-            found = safely(partial(_relation, record, user_id), complain, place)
-            if found is not None:
-                yield found
+            memory = safely(partial(_relation, record, user_id), complain, place)
+            if memory is not None:
+                yield memory
 
 
 def _is_record(value: object) -> bool:
@@ -94,11 +94,11 @@ def _records(source: SourceFile, relations: list[object]) -> Iterator[object]:
             record = as_object(value)
             graph = record.get("relations")
             relations += graph if isinstance(graph, list) else []
-            found = next(
+            memories = next(
                 (each for name in _LISTS if isinstance(each := record.get(name), list)), None
             )
-            if found is not None:
-                yield from found
+            if memories is not None:
+                yield from memories
             elif not isinstance(graph, list):
                 yield value
 

@@ -24,7 +24,7 @@ from orbiter.memory.transfer.io.json_stream import parsed_text
 
 __all__ = ["OpenAIAgents"]
 
-_SHOWN = 80
+_MAX_NAME = 80
 _COLUMNS = {"id", "session_id", "message_data"}
 
 
@@ -55,9 +55,9 @@ class OpenAIAgents:
             )
             for session, those in groupby(rows, key=lambda row: str(row[0])):
                 make = partial(MemoryMetadata, session_id=session)
-                metadata = safely(make, complain, f"session `{session[:_SHOWN]}`")
+                metadata = safely(make, complain, f"session `{session[:_MAX_NAME]}`")
                 if metadata is not None:
-                    for turn in _turns(session[:_SHOWN], those, source.limits, complain):
+                    for turn in _turns(session[:_MAX_NAME], those, source.limits, complain):
                         yield from _source_memories(metadata, turn, complain)
 
 
@@ -76,7 +76,7 @@ def _turns(
     """Yield what belongs together: calls, their results and reasoning stand in several rows."""
     turn: list[_Row] = []
     for _, number, data, created in rows:
-        place = f"message {str(number)[:_SHOWN]} of session `{session}`"
+        place = f"message {str(number)[:_MAX_NAME]} of session `{session}`"
         try:
             message = parsed_text(data, place, limits, complain)
         except ValueError as exc:
@@ -104,7 +104,7 @@ def _source_memories(
             for row in turn:
                 yield from _source_memories(metadata, [row], complain)
         else:
-            place = f"message {str(turn[0].number)[:_SHOWN]} of session `{session[:_SHOWN]}`"
+            place = f"message {str(turn[0].number)[:_MAX_NAME]} of session `{session[:_MAX_NAME]}`"
             complain(place, reason(exc))
         return
     number = turn[0].number

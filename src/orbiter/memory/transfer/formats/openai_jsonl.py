@@ -110,7 +110,7 @@ class _Reading:
             extra = {"original_id": first_text(record, "id"), "name": name}
             if not isinstance(item, ToolMemory):
                 extra["speaker"] = name
-            yield self._thread.found(item, key=key, at=at, extra=extra)
+            yield self._thread.next_message(item, key=key, at=at, extra=extra)
 
     def _renewed(self, message: dict[str, object], key: str) -> dict[str, object]:
         """Return a message of the time before there were tools as one that calls them."""

@@ -101,8 +101,8 @@ def _connected(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _text(raw: bytes) -> str:

@@ -86,7 +86,7 @@ class Thread:
         name = self.id if len(self.id) <= LONGEST_NAME else digest(self.id, size=16)
         return f"{self.format}:{name}"
 
-    def found(
+    def next_message(
         self,
         item: MemoryItem,
         *,

@@ -77,11 +77,11 @@ def _text(text: str) -> str:
 def _json(text: str, first: str) -> str:
     for part in (text, first):
         with suppress(ValueError, RecursionError):
-            found = json.loads(part)
-            if isinstance(found, list):
-                found = found[0] if found else {}
-            if isinstance(found, dict) and found:
-                keys = "`, `".join(str(key)[:40] for key in list(found)[:_MAX_NAMES])
+            value = json.loads(part)
+            if isinstance(value, list):
+                value = value[0] if value else {}
+            if isinstance(value, dict) and value:
+                keys = "`, `".join(str(key)[:40] for key in list(value)[:_MAX_NAMES])
                 return (
                     f"it is JSON with `{keys}`, which no known format has; if its objects are "
                     "notes, say which field is the memory with `text=…`"

@@ -132,14 +132,14 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def zip_members(path: Path, limits: Limits) -> list[zipfile.ZipInfo]:
     """Return the files of a zip, by name; `TransferError` if anything about it is a trick."""
     with _reading(path), _opened(path) as packed:
-        found = [info for info in packed.infolist() if not info.is_dir()]
-    if len(found) > limits.members:
+        members = [info for info in packed.infolist() if not info.is_dir()]
+    if len(members) > limits.members:
         raise TransferError(
-            f"`{path.name}` holds {len(found):,} files, more than {limits.members:,}; "
+            f"`{path.name}` holds {len(members):,} files, more than {limits.members:,}; "
             f"{_RAISE.format('members')}"
         )
     seen: set[str] = set()
-    for info in found:
+    for info in members:
         why = _trick(info, seen)
         if why:
             raise TransferError(f"`{path.name}` is refused: its member {info.filename!r} {why}")
@@ -149,11 +149,11 @@ def zip_members(path: Path, limits: Limits) -> list[zipfile.ZipInfo]:
                 f"`{path.name}` is refused: its member {info.filename!r} unpacks to more than "
                 f"{limits.ratio} times its size, like a zip bomb; {_RAISE.format('ratio')}"
             )
-    if sum(info.file_size for info in found) > limits.total:
+    if sum(info.file_size for info in members) > limits.total:
         raise _too_large(path, limits)
-    if sum(info.compress_size for info in found) > path.stat().st_size:
+    if sum(info.compress_size for info in members) > path.stat().st_size:
         raise TransferError(f"`{path.name}` is refused: its members overlap, like in a zip bomb")
-    return sorted(found, key=lambda info: info.filename)
+    return sorted(members, key=lambda info: info.filename)
 
 
 def _trick(info: zipfile.ZipInfo, seen: set[str]) -> str | None:

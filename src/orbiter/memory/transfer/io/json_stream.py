@@ -37,7 +37,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _BAD_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 _INSTEAD = "\N{REPLACEMENT CHARACTER}"
-_SHOWN = 40
+_MAX_QUOTE = 40
 
 
 class MoreFollowsError(ValueError):
@@ -112,10 +112,10 @@ def _decoder(digits: int) -> json.JSONDecoder:
         def number(text: str) -> float:
             if len(text) > digits:
                 raise ValueError(f"a number of {len(text):,} digits; at most {digits} are read")
-            found = float(text)
-            if not math.isfinite(found):
-                raise ValueError(f"`{text[:_SHOWN]}` is out of range for a number")
-            return found
+            value = float(text)
+            if not math.isfinite(value):
+                raise ValueError(f"`{text[:_MAX_QUOTE]}` is out of range for a number")
+            return value
 
         decoder = _decoders[digits] = json.JSONDecoder(
             parse_int=integer,
@@ -134,17 +134,17 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:_SHOWN]!r} appears twice in one object")
-    return found
+        raise ValueError(f"the key {twice[:_MAX_QUOTE]!r} appears twice in one object")
+    return members
 
 
 def _storable(value: object, count: list[int]) -> object:
     if isinstance(value, str):
-        clean, found = _BAD_CHARACTERS.subn(_INSTEAD, value)
-        count[0] += found
+        clean, replaced = _BAD_CHARACTERS.subn(_INSTEAD, value)
+        count[0] += replaced
         return clean
     if isinstance(value, list):
         return [_storable(each, count) for each in value]
@@ -189,8 +189,8 @@ class Scanner:
     def peek(self) -> bytes:
         """Return the next byte that is no space, and stay before it; `b""` at the end."""
         while True:
-            found = _SPACE.match(self._data, self._at)
-            self._go(found.end() if found else self._at)
+            space = _SPACE.match(self._data, self._at)
+            self._go(space.end() if space else self._at)
             if self._at < len(self._data):
                 return self._data[self._at : self._at + 1]
             if not self._grow():
@@ -312,8 +312,8 @@ class _Walk:
 
 
 def _end(pattern: re.Pattern[bytes], data: bytes, at: int, to: int = sys.maxsize) -> int:
-    found = pattern.match(data, at, to)
-    return found.end() if found else at
+    match = pattern.match(data, at, to)
+    return match.end() if match else at
 
 
 def raw_lines(chunks: Iterator[bytes], *, most: int) -> Iterator[tuple[int, bytes | None]]:

@@ -96,9 +96,9 @@ class _Opening:
             what = "is neither a file nor a folder" if path.exists() else "does not exist"
             raise TransferError(f"`{path}` {what}; give the path of an export")
         if head.startswith(ZIP):
-            found = zip_members(path, self._limits)
-            self._tally.total = sum(info.file_size for info in found)
-            names = [info.filename for info in found]
+            members = zip_members(path, self._limits)
+            self._tally.total = sum(info.file_size for info in members)
+            names = [info.filename for info in members]
             return self._container(path, partial(self._in_zip, path, names))
         self._tally.total = path.stat().st_size
         return self._file(path, path.name, self._complain)
@@ -173,7 +173,7 @@ class _Opening:
             yield self._file(path, name, self._within(name))
 
     def _walk(self, folder: Path) -> list[Path]:
-        found = []
+        paths = []
         for place, folders, files in os.walk(folder):
             # What is hidden is a program's own: `.git`, `.obsidian`.
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -184,13 +184,13 @@ class _Opening:
                 if path.is_symlink():
                     self._complain(path.relative_to(folder).as_posix(), "a link is not followed")
                     continue
-                found.append(path)
-                if len(found) > self._limits.members:
+                paths.append(path)
+                if len(paths) > self._limits.members:
                     raise TransferError(
                         f"`{folder}` holds more than {self._limits.members:,} files; give a "
                         "folder below it, or raise the limit with `Limits(members=…)`"
                     )
-        return sorted(found)
+        return sorted(paths)
 
 
 def _head(path: Path) -> bytes:

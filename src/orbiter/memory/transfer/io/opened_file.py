@@ -95,16 +95,16 @@ class OpenedFile:
 
     def head(self) -> bytes:
         """Return how it begins, as UTF-8 where it is text; nothing for a folder or an archive."""
-        found = b""
+        beginning = b""
         for chunk in [] if self.is_container else self._chunks():
-            found += chunk
-            if len(found) >= HEAD:
+            beginning += chunk
+            if len(beginning) >= HEAD:
                 break
-        found = found[:HEAD]
+        beginning = beginning[:HEAD]
         for mark, encoding in _WIDE.items():
-            if found.startswith(mark):
-                return found.decode(encoding, "replace").encode()
-        return found.removeprefix(codecs.BOM_UTF8)
+            if beginning.startswith(mark):
+                return beginning.decode(encoding, "replace").encode()
+        return beginning.removeprefix(codecs.BOM_UTF8)
 
     # Text
 
