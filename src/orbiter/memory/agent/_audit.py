@@ -79,10 +79,10 @@ class AuditLog(Handle):
         the last entry of a page, to get the page of older ones. `UnsupportedError` if there is no
         log.
         """
-        given = (user_id, session_id, task_id, agent_id)
+        names = (user_id, session_id, task_id, agent_id)
         ids = {
             name: None if value is None else require_text(name, as_name(value))
-            for name, value in zip(SCOPE_FIELDS, given, strict=True)
+            for name, value in zip(SCOPE_FIELDS, names, strict=True)
         }
         store = await self._store()
         entries = await store.audit_entries(
@@ -136,9 +136,9 @@ async def read_as_one(
     if not _keeps_log(store) or store.audit != "all":
         return await read()
     with silently():
-        found = await read()
-    await store.log_read(call, ids(found), scope=scope)
-    return found
+        result = await read()
+    await store.log_read(call, ids(result), scope=scope)
+    return result
 
 
 def _keeps_log(store: Store) -> "TypeGuard[SQLAudit]":

@@ -63,7 +63,7 @@ __all__ = ["Chat"]
 _HOURS, _MAX_RECENT = 2.0, 10
 _SPARE = 10
 """Memories more than there are places for, as some only ask, and come last."""
-_SHOWN = 40
+_MAX_EXTRA = 40
 """Messages of a conversation that may be found before its memories at the same price."""
 _ROUND, _MESSAGE = 2, 32
 """How many messages a round is likely to have, and how many tokens a message."""
@@ -224,14 +224,14 @@ class Chat(ScopedHandle):
         that was interrupted sees what it had begun.
         """
         store = await self._store()
-        found = await self._window(store, rounds=rounds, budget=budget)
+        window = await self._window(store, rounds=rounds, budget=budget)
         if rounds:
-            found = last_rounds(found, rounds)
+            window = last_rounds(window, rounds)
         count = self._chats.count_tokens
-        is_long = len(found) > MANY
+        is_long = len(window) > MANY
         return ItemList(
             await apart(
-                is_long, trim_to_budget, found, budget=budget, counter=count, open_group=open_group
+                is_long, trim_to_budget, window, budget=budget, counter=count, open_group=open_group
             )
         )
 
@@ -306,8 +306,8 @@ class Chat(ScopedHandle):
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
-        asked = task if task is not None else _last_question(said)
-        ask = partial(self._handle.recall, asked, min_trust=min_trust, spread=spread)
+        question = task if task is not None else _last_question(said)
+        ask = partial(self._handle.recall, question, min_trust=min_trust, spread=spread)
         ask = partial(ask, min_relevance=min_relevance or 0.0)
         recalled = await self._recalled(ask, said, memory_limit)
         hits = for_prompt(recalled, min_relevance)
@@ -318,7 +318,7 @@ class Chat(ScopedHandle):
             while True:
                 memories = [hit for hit in hits if hit.item.id not in in_chat][:memory_limit]
                 context = await self._chats.assembler.assemble(
-                    asked,
+                    question,
                     recent=recent,
                     conversation=said,
                     summary=summary,
@@ -386,10 +386,10 @@ class Chat(ScopedHandle):
         if not check_size("memory_limit", limit):
             return []
         here = {item.id for item in said}
-        most = limit + max(_SPARE, min(len(here), _SHOWN))
-        hits = await ask(k=most)
+        wanted = limit + max(_SPARE, min(len(here), _MAX_EXTRA))
+        hits = await ask(k=wanted)
         elsewhere = sum(hit.item.id not in here for hit in hits)
-        if (elsewhere < limit and len(hits) == most) or hits.spread:  # all but these are shown
+        if (elsewhere < limit and len(hits) == wanted) or hits.spread:  # all but these are shown
             more = await ask(k=limit, where=_without(here, self._scope))
             first, then = (more, hits) if hits.spread else (hits, more)
             known = {hit.item.id for hit in first}
@@ -399,8 +399,8 @@ class Chat(ScopedHandle):
     @operation("chat.summary")
     async def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
-        found = await self._chats.summaries.find(await self._store(), self._scope)
-        return None if found is None else found.content
+        current = await self._chats.summaries.find(await self._store(), self._scope)
+        return None if current is None else current.content
 
     @operation("chat.summarize")
     async def summarize(self) -> str | None:

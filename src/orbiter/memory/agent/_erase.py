@@ -50,8 +50,8 @@ def _activity_names(scope: MemoryMetadata) -> list[str]:
     wanted = Query(metadata=scope).wanted
     parts = (part_of(name, wanted[name]) if name in wanted else "*" for name in SCOPE_FIELDS)
     # What was kept before ids had parts is found if it is of this very scope.
-    found = [OURS + "-".join(parts), f"{OURS}{derived_id(scope, 'activity')}"]
-    return [*found, activity_name(scope)] if set(wanted) == {"agent_id"} else found
+    patterns = [OURS + "-".join(parts), f"{OURS}{derived_id(scope, 'activity')}"]
+    return [*patterns, activity_name(scope)] if set(wanted) == {"agent_id"} else patterns
 
 
 async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:

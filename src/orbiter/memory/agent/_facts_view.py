@@ -132,8 +132,8 @@ class FactsView(ScopedHandle):
     @operation("facts.drafts")
     async def drafts(self) -> list[FactMemory]:
         """Return the drafts to review, oldest first: `accept` or `discard` each."""
-        found = await self._read(status=MemoryStatus.DRAFT)
-        return sorted(found, key=lambda fact: (fact.created_at, fact.id))
+        facts = await self._read(status=MemoryStatus.DRAFT)
+        return sorted(facts, key=lambda fact: (fact.created_at, fact.id))
 
     @property
     def _latest(self) -> datetime:
@@ -199,7 +199,7 @@ class FactsView(ScopedHandle):
         where: dict[str, object] = nothing_else(self._scope)
         if key is not None:
             where["fact"] = key
-        found: list[FactMemory] = []
+        facts: list[FactMemory] = []
         before: MemoryItem | None = None
         while True:
             page = await store.search(
@@ -210,9 +210,9 @@ class FactsView(ScopedHandle):
                 limit=_PAGE,
                 before=before,
             )
-            found += (
+            facts += (
                 item for item in page if isinstance(item, FactMemory) and key in (None, item.key)
             )
             if len(page) < _PAGE:
-                return found
+                return facts
             before = page[-1]

@@ -51,7 +51,7 @@ class PastFacts(FactsView):
         where: dict[str, object] = nothing_else(self._scope)
         if key is not None:
             where["fact"] = key
-        found: list[FactMemory] = []
+        facts: list[FactMemory] = []
         last: MemoryItem | None = None
         while True:
             page = await store.as_of(
@@ -62,7 +62,7 @@ class PastFacts(FactsView):
                 limit=_PAGE,
                 before=last,
             )
-            found += (
+            facts += (
                 item
                 for item in page
                 if isinstance(item, FactMemory)
@@ -70,7 +70,7 @@ class PastFacts(FactsView):
                 and status in (None, item.status)
             )
             if len(page) < _PAGE:
-                return found
+                return facts
             last = page[-1]
 
 
@@ -106,10 +106,10 @@ class PastMemory(ScopedHandle):
     async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
         store = await self._versions()
-        found = await store.as_of(
+        items = await store.as_of(
             self._moment, metadata=self._filter, item_ids=[as_id(item_id)], limit=1
         )
-        return found[0] if found else None
+        return items[0] if items else None
 
     @operation("past.list")
     async def list(
@@ -129,7 +129,7 @@ class PastMemory(ScopedHandle):
         check_size("limit", limit)
         last = await check_cursor(cursor, self._has)
         store = await self._versions()
-        found = await store.as_of(
+        items = await store.as_of(
             self._moment,
             metadata=self._filter,
             memory_type=memory_type,
@@ -138,7 +138,7 @@ class PastMemory(ScopedHandle):
             limit=limit + 1 if limit else 0,
             before=last,
         )
-        return page_of(found, limit, last)
+        return page_of(items, limit, last)
 
     async def _has(self, item_id: str) -> bool:
         return await self.get(item_id) is not None

@@ -232,10 +232,10 @@ async def versions(
     store: Store, scope: MemoryMetadata, item_id: str, what: str
 ) -> "list[ItemVersion]":
     """Return the versions of an item of *scope*, oldest first; none of another's."""
-    found = await versioned(store, what).history(item_id)
-    if not found or not belongs(found[-1].item, scope):
+    all_versions = await versioned(store, what).history(item_id)
+    if not all_versions or not belongs(all_versions[-1].item, scope):
         return []
-    return [each for each in found if belongs(each.item, scope)]
+    return [each for each in all_versions if belongs(each.item, scope)]
 
 
 async def restore(
@@ -319,12 +319,12 @@ async def _places(
     store: Store, scope: MemoryMetadata, kind: str, key: str, count: int
 ) -> list[MemoryItem | None]:
     """Return what was stored under *key*, *count* or not; `None` for what was forgotten since."""
-    found: list[MemoryItem | None] = []
+    items: list[MemoryItem | None] = []
     while True:
-        start = len(found)
+        start = len(items)
         ids = [derived_id(scope, kind, key, n) for n in range(start, start + count + 1)]
         used = await store.used_ids(ids)
         for item_id in ids:
             if item_id not in used:
-                return found
-            found.append(await store.get(item_id))
+                return items
+            items.append(await store.get(item_id))

@@ -185,7 +185,7 @@ async def _pages_back(
     scope: MemoryMetadata,
     before: MemoryItem | None,
     read: Sequence[MemoryItem] = (),
-    **asked: Any,
+    **filters: Any,
 ) -> AsyncIterator[tuple[list[MemoryItem], bool]]:
     """Yield pages, the last added first, and whether each is the last there is."""
     known: list[MemoryItem] = list(read) if before is None else [before]
@@ -193,7 +193,7 @@ async def _pages_back(
     while True:
         cursor = known[-1] if known else None
         try:
-            page = await _search(store, scope, limit=size, before=cursor, **asked)
+            page = await _search(store, scope, limit=size, before=cursor, **filters)
         except QueryError:
             if not known or cursor is before:
                 raise
@@ -206,13 +206,13 @@ async def _pages_back(
         size = _PAGE
 
 
-async def _search(store: Store, scope: MemoryMetadata, **asked: Any) -> list[MemoryItem]:
+async def _search(store: Store, scope: MemoryMetadata, **filters: Any) -> list[MemoryItem]:
     return await store.search(
         metadata=scope,
         status=MemoryStatus.ACCEPTED,
         where=nothing_else(scope) or None,
         order="insertion",
-        **asked,
+        **filters,
     )
 
 

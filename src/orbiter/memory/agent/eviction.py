@@ -41,7 +41,7 @@ __all__ = ["EVICT", "Eviction", "EvictionReason", "EvictionResult", "duplicates"
 
 _IMPORTANCE = 0.5
 """What a memory counts for of which nobody said how important it is."""
-_SHOWN = 80
+_MAX_TEXT = 80
 
 EvictionReason = Literal["budget", "duplicate"]
 """Why a memory goes: others are worth more, or an earlier one says the same."""
@@ -107,7 +107,7 @@ class _Walk:
                 "duplicate" if item.id in self.copies else "budget",
                 worth,
                 len(item.model_dump_json().encode()),
-                item.content[:_SHOWN],
+                item.content[:_MAX_TEXT],
             )
             for item in items
         )

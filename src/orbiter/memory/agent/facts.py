@@ -275,11 +275,11 @@ class Facts(FactsView):
             self._scope,
             confidence,
         )
-        given = _GivenTimes(start=valid_from is not None, end=valid_to is not None)
-        if _is_known(made, facts, given, now=now):
+        given_times = _GivenTimes(start=valid_from is not None, end=valid_to is not None)
+        if _is_known(made, facts, given_times, now=now):
             return None
         for fact in facts:
-            if not _is_alike(fact, made, given):
+            if not _is_alike(fact, made, given_times):
                 continue
             if fact.status is MemoryStatus.DRAFT:
                 return fact
@@ -290,8 +290,8 @@ class Facts(FactsView):
         try:
             await store.add(made, expected_version=0)
         except VersionConflict:  # another has just proposed it
-            found = await self._find(store, made.id)
-            return found if found.status is MemoryStatus.DRAFT else None
+            stored = await self._find(store, made.id)
+            return stored if stored.status is MemoryStatus.DRAFT else None
         self._core.events.emit_items("remembered", [made])
         return made
 
@@ -312,13 +312,13 @@ class Facts(FactsView):
     ) -> tuple[list[str], dict[str, object]]:
         """Return the ids of the memories, and what `metadata.extra` tells of source and trust."""
         if isinstance(source, str) and source.partition(":")[0] not in SOURCE_KINDS:
-            found = await find(store, source, self._scope) if source else None
-            if found is None and _LIKE_ID.fullmatch(source):
+            memory = await find(store, source, self._scope) if source else None
+            if memory is None and _LIKE_ID.fullmatch(source):
                 raise QueryError(
                     f"`source` looks like the id of a memory, but there is no `{source}` in this "
                     "scope; a label of your own is better as `user:…`, `tool:…` or `import:…`"
                 )
-            source = source if found is None else found
+            source = source if memory is None else memory
         if source is None or isinstance(source, str):
             extra = labels(None, importance, source, None)
             if source is not None:
@@ -395,7 +395,7 @@ class _RetractedError(Exception):
     """What was to be confirmed does not hold any more."""
 
 
-_SHOWN = 60
+_MAX_VALUE = 60
 
 
 def _assertion(**fields: object) -> FactMemory:
@@ -406,19 +406,19 @@ def _assertion(**fields: object) -> FactMemory:
         first = exc.errors(include_url=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
         text = first["msg"].removeprefix("Value error, ")
-        told = f"`{name}`: {text}" if name else text
-        raise QueryError(" ".join(told.split())) from None
+        message = f"`{name}`: {text}" if name else text
+        raise QueryError(" ".join(message.split())) from None
 
 
 def _nothing_to_end(key: str, at: datetime, span: FactSpan, now: datetime) -> QueryError:
     """Return what to say of an end before the first value."""
     value = show_value(span.fact.value)
-    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+    short_value = value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
     when = dated(replace(span, end=None), now=now)
     return QueryError(
         f"`{key}` has no value at {at.isoformat(timespec='seconds')} that could be ended; it is "
-        f"`{shown}` {when}: give a later `at`, or `retract({span.fact.id!r})` if that was never "
-        "true"
+        f"`{short_value}` {when}: give a later `at`, or `retract({span.fact.id!r})` if that was "
+        "never true"
     )
 
 
@@ -449,23 +449,23 @@ class _GivenTimes(NamedTuple):
 
 
 def _is_known(
-    made: FactMemory, facts: Sequence[FactMemory], given: _GivenTimes, *, now: datetime
+    made: FactMemory, facts: Sequence[FactMemory], given_times: _GivenTimes, *, now: datetime
 ) -> bool:
     """Tell whether *facts* of its key say already what *made* does: the value, and until when."""
     held = holding(facts, as_of=made.valid_from, known_at=now)
     if held is None or not same_value(held.value, made.value):
         return False
     span = span_of(held, facts, as_of=made.valid_from, known_at=now)
-    return not any(given) or made.valid_to in (held.valid_to, span.end)
+    return not any(given_times) or made.valid_to in (held.valid_to, span.end)
 
 
-def _is_alike(fact: FactMemory, made: FactMemory, given: _GivenTimes) -> bool:
+def _is_alike(fact: FactMemory, made: FactMemory, given_times: _GivenTimes) -> bool:
     """Tell whether *fact* says of its time what *made* proposes, as far as that was given."""
     if fact.is_end or not same_value(fact.value, made.value):
         return False
-    if not any(given):
+    if not any(given_times):
         return fact.valid_to is None or fact.covers(made.valid_from)
-    if given.start:
+    if given_times.start:
         return (fact.valid_from, fact.valid_to) == (made.valid_from, made.valid_to)
     return fact.valid_to == made.valid_to
 

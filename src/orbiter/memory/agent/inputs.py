@@ -202,17 +202,17 @@ def read(
     if isinstance(what, str):
         check_text(what)
         return item_of_text(MemoryItem, what, within(scope, None, extra))
-    found = read_messages([what], scope, extra, format, as_human=False)
-    if len(found) != 1:
+    items = read_messages([what], scope, extra, format, as_human=False)
+    if len(items) != 1:
         raise QueryError(
-            f"this message contains {len(found)} memories, such as several tools' results; use "
+            f"this message contains {len(items)} memories, such as several tools' results; use "
             "`remember_many([message])`"
         )
-    return found[0]
+    return items[0]
 
 
 def read_messages(
-    given: Given | Sequence[Given],
+    what: Given | Sequence[Given],
     scope: MemoryMetadata,
     extra: Mapping[str, object],
     format: "Format | None",
@@ -220,16 +220,15 @@ def read_messages(
     as_human: bool,
     open_calls: "OpenCalls | None" = None,
 ) -> list[MemoryItem]:
-    """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item.
+    """Return *what* as items of *scope*, in order; a text is a person's words, or a plain item.
 
     With *open_calls* it goes on with a conversation: calls get ids, and results are those of calls.
     """
-    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
-    things: Sequence[Any] = given if is_list else [given]  # type: ignore[assignment]  # told above
-    if isinstance(given, tuple) and len(given) == 2 and given[0] in _ROLES:
+    is_list = isinstance(what, Sequence) and not isinstance(what, str | bytes)
+    things: Sequence[Any] = what if is_list else [what]  # type: ignore[assignment]  # told above
+    if isinstance(what, tuple) and len(what) == 2 and what[0] in _ROLES:
         raise QueryError(
-            f"{given!r} would be two messages; write "
-            f"{{'role': {given[0]!r}, 'content': {given[1]!r}}}"
+            f"{what!r} would be two messages; write {{'role': {what[0]!r}, 'content': {what[1]!r}}}"
         )
     items: list[MemoryItem] = []
     messages: list[tuple[int, Any]] = []  # those that stand together, as one may go on with another
@@ -308,15 +307,15 @@ def _with_joined_parts(things: Sequence[tuple[int, object]]) -> list[tuple[int, 
         return list(things)
     from orbiter.memory import messages  # noqa: PLC0415 - as above
 
-    found: list[tuple[int, object]] = []
+    pairs: list[tuple[int, object]] = []
     for is_part, group in groupby(things, lambda pair: messages.is_part(pair[1])):
         run = list(group)
         place = run[0][0]
         joined = (
             [(place, messages.join_parts([part for _, part in run], place))] if is_part else run
         )
-        found += joined
-    return found
+        pairs += joined
+    return pairs
 
 
 def _with_joined_events(things: Sequence[tuple[int, object]]) -> list[tuple[int, object]]:
@@ -356,8 +355,8 @@ def as_message(what: object) -> Mapping[str, Any]:
     """Return a message as plain JSON values: a dict, or what a provider's client returned."""
     from orbiter.memory.messages import as_plain, is_part, join_parts  # noqa: PLC0415 - as above
 
-    found = join_parts([what], 0) if is_part(what) else as_plain(what)
-    if not isinstance(found, Mapping):
+    message = join_parts([what], 0) if is_part(what) else as_plain(what)
+    if not isinstance(message, Mapping):
         kind = type(what)
         name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)
         if (call := _call_for_rows(what)) is not None:
@@ -369,7 +368,7 @@ def as_message(what: object) -> Mapping[str, Any]:
             "or {'role': …, 'content': …}"
             + ("; several at once: `remember_many`" if isinstance(what, list | tuple) else "")
         )
-    return found
+    return message
 
 
 def _call_for_rows(what: object) -> str | None:

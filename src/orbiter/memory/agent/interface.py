@@ -209,8 +209,8 @@ def operation(
         ) -> Coroutine[Any, Any, _T]:
             if not readers:
                 readers.append(ArgumentReader(method, method.__name__))
-            given, named = readers[0].read(args, kwargs)
-            return handle._engine.perform(handle, call, method, given, named)  # noqa: SLF001 - its own module
+            positional, keywords = readers[0].read(args, kwargs)
+            return handle._engine.perform(handle, call, method, positional, keywords)  # noqa: SLF001 - its own module
 
         return perform
 

@@ -34,7 +34,7 @@ QUARANTINE, RELEASE, UNDO = (f"{RESERVED}{name}" for name in ("quarantine", "rel
 """Who signs in the history of an item what is done here: a name that nobody else may take."""
 
 _PAGE = 500
-_TOLD = 20
+_MAX_SOURCES = 20
 _TRIES = 100
 """How often an item is looked at again that others change meanwhile."""
 _OURS = frozenset((QUARANTINE, RELEASE))
@@ -231,9 +231,9 @@ async def _check_known(store: "SQLMemoryStore", scope: MemoryMetadata, source: s
     known: set[str] = set()
     async for page in _pages(store, scope, {}):
         known.update(map(source_of, page))
-    told = "`, `".join(sorted(known)[:_TOLD])
-    there = f"there are `{told}`" if known else "there are no memories here"
-    more = f" and {len(known) - _TOLD} more" if len(known) > _TOLD else ""
+    names = "`, `".join(sorted(known)[:_MAX_SOURCES])
+    there = f"there are `{names}`" if known else "there are no memories here"
+    more = f" and {len(known) - _MAX_SOURCES} more" if len(known) > _MAX_SOURCES else ""
     raise QueryError(f"nothing came from the source `{source}`; {there}{more}")
 
 

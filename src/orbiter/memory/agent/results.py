@@ -330,17 +330,17 @@ async def check_cursor(
     if cursor is None:
         return None
     try:
-        found = Cursor.from_text(cursor)
-        for name in (found.item_id, found.neighbour):
+        parsed = Cursor.from_text(cursor)
+        for name in (parsed.item_id, parsed.neighbour):
             if name is not None:
                 check_name(name, max_chars=256)
     except (TypeError, ValueError):
         raise QueryError(f"`cursor` must be `next` of the previous page, not {cursor!r}") from None
-    if found.created_at is None and not await is_known(found.item_id):
+    if parsed.created_at is None and not await is_known(parsed.item_id):
         raise QueryError(
             f"`cursor` names `{cursor}`, which does not exist here; start again without it"
         )
-    return found
+    return parsed
 
 
 _USER_COLUMNS = ("user", "memories", "sessions", "entries", "first", "last")

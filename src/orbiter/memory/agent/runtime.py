@@ -324,6 +324,6 @@ async def check_ids(store: Store, items: Sequence[MemoryItem], scope: MemoryMeta
 async def as_stored(store: Store, items: Sequence[MemoryItem]) -> list[MemoryItem]:
     """Return items as the store has them now, in the same order."""
     wanted = [item.id for item in items]
-    found = await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
-    there = {item.id: item for item in found}
+    stored = await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
+    there = {item.id: item for item in stored}
     return [there.get(item.id, item) for item in items]

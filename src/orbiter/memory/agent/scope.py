@@ -349,28 +349,28 @@ class ScopedMemory(MaintenanceMixin):
                 "or `everything=True` for all of this scope; exactly one of these"
             )
         store = await self._store()
-        found: builtins.list[MemoryItem] = []
+        items: builtins.list[MemoryItem] = []
         # What waits to be extracted goes with its conversation, but says nothing by itself.
         what = without_jobs(where, memory_type) if query else where
-        asked = Query(query, self._filter, memory_type, where=what, **time_span(since, until))
+        condition = Query(query, self._filter, memory_type, where=what, **time_span(since, until))
         ids = None if item is None else ids_of(item)
         if permanently:
             from orbiter.memory.agent._erase import erase_items  # noqa: PLC0415 - seldom needed
 
             with track(progress):
-                return await erase_items(self._session, ids, asked, dry_run=dry_run)
+                return await erase_items(self._session, ids, condition, dry_run=dry_run)
         if ids is not None:
             there = [await find(store, item_id, self._scope) for item_id in ids]
-            found = [each for each in there if each is not None]
-            check_are_ids(ids, found)
-            if found and not dry_run:
-                await remove(store, self._chats.changed, found)
+            items = [each for each in there if each is not None]
+            check_are_ids(ids, items)
+            if items and not dry_run:
+                await remove(store, self._chats.changed, items)
         else:
             with track(progress):
-                found = await forget_all(store, self._chats.changed, asked, dry_run=dry_run)
-        if found and not dry_run:
-            self._core.events.emit_items("forgotten", found)
-        return ForgetResult(tuple(found), dry_run)
+                items = await forget_all(store, self._chats.changed, condition, dry_run=dry_run)
+        if items and not dry_run:
+            self._core.events.emit_items("forgotten", items)
+        return ForgetResult(tuple(items), dry_run)
 
     @operation("restore")
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
@@ -411,7 +411,7 @@ class ScopedMemory(MaintenanceMixin):
         search = store.search
         if forgotten:
             search = partial(versioned(store, "listing forgotten memories").search, deleted=True)
-        found = await search(
+        items = await search(
             query=query,
             metadata=self._filter,
             memory_type=memory_type,
@@ -421,7 +421,7 @@ class ScopedMemory(MaintenanceMixin):
             limit=limit + 1 if limit else 0,
             before=last,
         )
-        page = page_of(found, limit, last)
+        page = page_of(items, limit, last)
         if any(item.memory_type == "fact" for item in page):
             from orbiter.memory.model.audit import silently  # noqa: PLC0415 - not all have facts
             from orbiter.memory.model.facts.spans import ended  # noqa: PLC0415

@@ -210,10 +210,10 @@ class Summaries:
         try:
             await store.add(made, expected_version=0 if last is None else last.version)
         except VersionConflict:
-            found = await self.find(store, scope)  # another process has just made it
-            if found is None:
+            current = await self.find(store, scope)  # another process has just made it
+            if current is None:
                 raise _not_ours(key) from None
-            return found
+            return current
         if not await self._still_holds(store, scope, base, rolled):
             await store.delete_many([key])
             return None
@@ -243,16 +243,16 @@ class Summaries:
         copies: Sequence[MemoryItem],
     ) -> None:
         """Give a branch that begins with *copies* the summary, unless that reaches further."""
-        found = await self.find(store, scope)
-        if found is None or not copies:
+        summary = await self.find(store, scope)
+        if summary is None or not copies:
             return
         own = {item.metadata.extra.get("forked_from"): item for item in copies[:-1]}
-        last = own.get(found.covers_id)
-        if last is None and (found.covers_id or found.covers_by_time(copies[-1])):
+        last = own.get(summary.covers_id)
+        if last is None and (summary.covers_id or summary.covers_by_time(copies[-1])):
             return
         reach = "" if last is None else last.id
-        rolled = _Rolled(found.summaries, [], reach, found.covers_to)
-        made = _summary(_summary_id(to), to, rolled, found)
+        rolled = _Rolled(summary.summaries, [], reach, summary.covers_to)
+        made = _summary(_summary_id(to), to, rolled, summary)
         with suppress(VersionConflict):  # it has one already
             await store.add(made, expected_version=0)
 
@@ -353,11 +353,11 @@ def _summary(
     """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
     covered = 0 if last is None else last.covered
     parts = rolled.done if last is None else [*rolled.done, last]
-    told = lowest_source(parts)
+    worst = lowest_source(parts)
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     extra: dict[str, object] = {}
-    if told is not None:
-        extra = {"source": told[0], "trust": int(told[1])}
+    if worst is not None:
+        extra = {"source": worst[0], "trust": int(worst[1])}
     if not all(map(is_indexed, parts)):
         extra[INDEXED_BY] = False
     try:

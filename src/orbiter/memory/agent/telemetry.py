@@ -168,14 +168,14 @@ def _system(owner: Any) -> str:
 
 def _argument_attributes(arguments: dict[str, object]) -> _Attributes:
     """Return what may be told of the arguments: numbers, flags, and words that we know."""
-    told: _Attributes = {}
+    attributes: _Attributes = {}
     for name, value in arguments.items():
         is_count = name in _COUNTS and isinstance(value, int) and not isinstance(value, bool)
         is_flag = name in _FLAGS and isinstance(value, bool)
         is_word = isinstance(value, str) and value in _words_of(name)
         if (is_count or is_flag or is_word) and isinstance(value, str | int):
-            told[f"{_NAME}.{name}"] = str(value) if is_word else value
-    return told
+            attributes[f"{_NAME}.{name}"] = str(value) if is_word else value
+    return attributes
 
 
 def _words_of(argument: str) -> Sequence[str]:

@@ -301,10 +301,12 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
             yield Problem(index, f"unknown role {role!r}")
-        found = _as_blocks(content) if content and isinstance(content, str) else content or None
-        for reason in list_faults(found, "content", partial(_fault, role=role)):
+        content_blocks = (
+            _as_blocks(content) if content and isinstance(content, str) else content or None
+        )
+        for reason in list_faults(content_blocks, "content", partial(_fault, role=role)):
             yield Problem(index, reason)
-        blocks = objects_in(found)
+        blocks = objects_in(content_blocks)
         yield from _check_results(index, blocks, waiting)
         if blocks and role == "assistant" and type_of(blocks[-1]) in _THINKING:
             yield Problem(index, "the last block must not be thinking")
@@ -325,9 +327,9 @@ def _check_results(
     results = [block for block in blocks if _is_result(block)]
     if results != list(blocks[: len(results)]):
         yield Problem(index, "tool results must come first")
-    found = [str(block.get("tool_use_id")) for block in results]
-    if sorted(found) != sorted(waiting):
-        yield Problem(index, f"calls of the message before: {waiting}, results here: {found}")
+    result_ids = [str(block.get("tool_use_id")) for block in results]
+    if sorted(result_ids) != sorted(waiting):
+        yield Problem(index, f"calls of the message before: {waiting}, results here: {result_ids}")
     for block in results:
         content = block.get("content")
         if block.get("is_error") and not content:

@@ -89,8 +89,8 @@ def same_calls(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, A
 
 def type_of(block: Mapping[str, Any]) -> str:
     """Return the block's `type`; `""` when it has none that is text."""
-    found = block.get("type")
-    return found if isinstance(found, str) else ""
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def text_block(block: object) -> str | None:
@@ -129,8 +129,8 @@ def list_faults(value: object, what: str, fault: Fault = block_fault) -> Iterato
     elif not isinstance(value, list):
         yield f"{what} cannot be of type {type(value).__name__}"
     else:
-        found = (fault(b) if isinstance(b, Mapping) else "a block is not an object" for b in value)
-        yield from (reason for reason in found if reason is not None)
+        faults = (fault(b) if isinstance(b, Mapping) else "a block is not an object" for b in value)
+        yield from (reason for reason in faults if reason is not None)
 
 
 def keys_of(value: Mapping[Any, object]) -> str:
@@ -140,8 +140,8 @@ def keys_of(value: Mapping[Any, object]) -> str:
 
 def objects_in(value: object) -> list[Message]:
     """Return the objects of a list; none if *value* is no list."""
-    found = value if isinstance(value, list) else []
-    return [dict(block) for block in found if isinstance(block, Mapping)]
+    blocks = value if isinstance(value, list) else []
+    return [dict(block) for block in blocks if isinstance(block, Mapping)]
 
 
 def sound(blocks: object, fault: Fault = block_fault) -> list[Message]:
@@ -184,8 +184,8 @@ def with_text(
 
 def kept(item: MemoryItem, format: Format, shape: type[_Shape]) -> _Shape:
     """Return a copy of what *item* kept of its message in *format*, if it is of that shape."""
-    found = item.native.get(format)
-    return copy_value(found) if isinstance(found, shape) else shape()
+    native = item.native.get(format)
+    return copy_value(native) if isinstance(native, shape) else shape()
 
 
 def must_be(value: object, shape: type[_Shape], index: int, what: str) -> _Shape:
@@ -214,8 +214,8 @@ def must_be_object(value: object, index: int, what: str) -> Message:
 
 def must_be_objects(value: object, index: int, what: str) -> list[Message]:
     """Return *value* if it is a list of objects; otherwise say which message is wrong."""
-    found = must_be(value, list, index, what)
-    return [must_be_object(each, index, f"each of {what}") for each in found]
+    values = must_be(value, list, index, what)
+    return [must_be_object(each, index, f"each of {what}") for each in values]
 
 
 def must_be_blocks(value: object, index: int, what: str) -> list[Message]:
@@ -258,13 +258,13 @@ def is_mapping_with(value: object, key: str) -> bool:
 
 def only_one(each: Sequence[object], what: str, key: str) -> Mapping[str, Any]:
     """Return what the only element of an answer's list holds under *key*."""
-    found = each[0].get(key) if len(each) == 1 and isinstance(each[0], Mapping) else None
-    if not isinstance(found, Mapping):
+    value = each[0].get(key) if len(each) == 1 and isinstance(each[0], Mapping) else None
+    if not isinstance(value, Mapping):
         raise MessageError(
             f"message 0: the answer has {len(each)} `{what}`, and one with a `{key}` is needed; "
             "add the message itself"
         )
-    return found
+    return value
 
 
 def block_types(message: Mapping[str, object]) -> set[object]:

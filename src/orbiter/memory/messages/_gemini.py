@@ -121,13 +121,13 @@ def _named(part: Message) -> Message:
 
 def _answer(call: Mapping[str, Any], item: MemoryItem, id: str | None = None) -> Message:
     name = _legal(call_name(call))
-    given = {"id": id} if id else {}
+    id_field = {"id": id} if id else {}
     is_error = isinstance(item, ToolMemory) and item.is_error
     fresh = {"error" if is_error else "output": item.content}
     raw = kept(item, "gemini", dict)
     key = _key(raw, _RESPONSES)
     if key is None or _fault(raw, "user") is not None:
-        return {"functionResponse": {**given, "name": name, "response": fresh}}
+        return {"functionResponse": {**id_field, "name": name, "response": fresh}}
     unchanged = _answer_text(raw[key]) == item.content
     return {**raw, key: {**raw[key], **({} if unchanged else {"response": fresh}), "name": name}}
 
@@ -279,9 +279,9 @@ def _holds_something(part: Mapping[str, Any]) -> bool:
 
 def _object_fault(part: Mapping[str, Any], role: object) -> str | None:
     call, response = _call(part), response_in(part)
-    found = call or response or {}
-    name = found.get("name")
-    if not isinstance(found.get("id"), str | None):
+    body = call or response or {}
+    name = body.get("name")
+    if not isinstance(body.get("id"), str | None):
         return f"the id of `{name}` must be text"
     if call is not None:
         if role != "model":

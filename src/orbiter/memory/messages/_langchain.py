@@ -34,19 +34,19 @@ def langchain_fields(message: Mapping[str, Any]) -> Message | None:
 
     Its `type` is there as LangChain names it, without the end that a chunk has.
     """
-    found: Mapping[str, Any] = message
+    fields: Mapping[str, Any] = message
     kind = message.get("type")
     if kind == "constructor" and message.get("lc") is not None:
-        found = message.get("kwargs") or {}
+        fields = message.get("kwargs") or {}
         path = message.get("id")
         name = path[-1] if isinstance(path, list) and path else ""
-        kind = found.get("type") or _kind(str(name).removesuffix("Message"))
+        kind = fields.get("type") or _kind(str(name).removesuffix("Message"))
     elif isinstance(message.get("data"), Mapping):
-        found = message["data"]
+        fields = message["data"]
     kind = _kind(kind)
-    if kind not in _ROLES or "content" not in found or ("role" in found and kind != "chat"):
+    if kind not in _ROLES or "content" not in fields or ("role" in fields and kind != "chat"):
         return None
-    return {**found, "type": kind}
+    return {**fields, "type": kind}
 
 
 def _kind(kind: object) -> str:
@@ -138,19 +138,19 @@ def _text(args: object) -> str:
 def _anthropic(blocks: Iterable[Message], calls: Iterable[Message]) -> list[Message]:
     """Return Anthropic's blocks, with the arguments of the calls as LangChain has put them."""
     left = {call["id"]: call for call in calls}
-    found = []
+    kept_blocks = []
     for block in blocks:
         if type_of(block) in _OURS:
             continue
         plain = {key: value for key, value in block.items() if key not in ("index", "partial_json")}
         if type_of(block) == "tool_use" and block.get("id") in left:
             plain["input"] = left.pop(block["id"])["args"]
-        found.append(plain)
+        kept_blocks.append(plain)
     uses = [
         {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
         for call in left.values()
     ]
-    return [*found, *uses]
+    return [*kept_blocks, *uses]
 
 
 def _is_reasoning_entry(block: Mapping[str, Any]) -> bool:

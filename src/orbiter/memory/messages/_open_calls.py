@@ -49,7 +49,7 @@ class OpenCalls:
 
     def open(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the calls of one message of the model, each with an id; they are open now."""
-        found = []
+        opened = []
         for call in calls:
             id = call_id(call) or self._new_id(call)
             self._close(id)  # of an earlier call of the same id
@@ -59,8 +59,8 @@ class OpenCalls:
             self._names[id] = call_name(call)
             self._turns[-1][id] = None
             self._homes[id] = self._turns[-1]
-            found.append({**call, "id": id})
-        return found
+            opened.append({**call, "id": id})
+        return opened
 
     def answer(
         self, id: object, name: object, *, index: int, field: str, by_name: bool = False
@@ -73,12 +73,12 @@ class OpenCalls:
         tool = name if isinstance(name, str) else ""
         if id is not None and not isinstance(id, str):
             raise MessageError(f"message {index}: {field} must be a str, not {type(id).__name__}")
-        found = id if id and id in self._names else None
-        if found is None and (by_name or not id):
-            found = self._find(tool)
-        if found is not None:
-            self._close(found)
-            return found, tool or self._names[found]
+        matched_id = id if id and id in self._names else None
+        if matched_id is None and (by_name or not id):
+            matched_id = self._find(tool)
+        if matched_id is not None:
+            self._close(matched_id)
+            return matched_id, tool or self._names[matched_id]
         self.unmatched.append((id or "", tool))
         is_missing = id is None and not by_name
         if not id and (self._orphans == "refuse" or (self._orphans == "read" and is_missing)):

@@ -157,8 +157,8 @@ def decode(
     messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata, open_calls: OpenCalls
 ) -> Iterator[MemoryItem]:
     """Yield one item per message."""
-    for index, given in enumerate(messages):
-        message = _as_tools(given, index)
+    for index, raw in enumerate(messages):
+        message = _as_tools(raw, index)
         role = message.get("role")
         content = message.get("content")
         rest = {k: v for k, v in message.items() if k not in _OWN_KEYS and v is not None}
@@ -218,8 +218,8 @@ def _has_calls(message: Mapping[str, Any]) -> bool:
 
 
 def _read_calls(message: Mapping[str, Any], index: int) -> list[Message]:
-    found = message.get("tool_calls")
-    calls = must_be_objects([] if found is None else found, index, "`tool_calls`")
+    value = message.get("tool_calls")
+    calls = must_be_objects([] if value is None else value, index, "`tool_calls`")
     for call in calls:
         text_or_none(call.get("type"), index, "each `type` in `tool_calls`")
         if not call_name(call) and not call.keys() & {*_BODIES, "name"}:

@@ -256,8 +256,8 @@ def read_shape(
         pairs = shape.read(held)
         if pairs is not None:
             return pairs
-    found = format_of(held) if format is None else format
-    if codec_for(found).NEEDS_ROLE and held.get("role") is None:
+    detected = format_of(held) if format is None else format
+    if codec_for(detected).NEEDS_ROLE and held.get("role") is None:
         *most, last = [codec.LABEL for codec in codecs().values()] + [each.label for each in SHAPES]
         raise MessageError(
             f"message 0: it has no `role`, only {keys_of(held)}; rows of a table are stored by "
@@ -265,7 +265,7 @@ def read_shape(
             "{'role': …, 'content': …}, or a message or a whole answer of "
             f"{', '.join(most)} or {last}"
         )
-    return [(found, dict(held))]
+    return [(detected, dict(held))]
 
 
 def format_of(message: Mapping[str, object]) -> Format:

@@ -92,7 +92,7 @@ class Codec(Protocol):
 
 def check_format(format: object) -> Format:
     """Return *format* if there is a format of that name, else raise `MessageError`."""
-    found = next((name for name in FORMATS if name == format), None)
-    if found is None:
+    known = next((name for name in FORMATS if name == format), None)
+    if known is None:
         raise MessageError(f"unknown format `{format}`; use one of {', '.join(FORMATS)}")
-    return found
+    return known

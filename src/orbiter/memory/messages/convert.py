@@ -222,9 +222,9 @@ def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Prob
     They are judged as a history that a further user turn may follow, so none at all is legal.
     """
     codec = codec_for(format)
-    found = _listed(messages)
-    broken = [index for index, message in enumerate(found) if not isinstance(message, Mapping)]
-    objects = [message if isinstance(message, Mapping) else {} for message in found]
+    values = _listed(messages)
+    broken = [index for index, message in enumerate(values) if not isinstance(message, Mapping)]
+    objects = [message if isinstance(message, Mapping) else {} for message in values]
     problems = [Problem(index, "it is not an object") for index in broken]
     problems += [problem for problem in codec.check(objects) if problem.index not in broken]
     return sorted(problems, key=lambda problem: problem.index)
