@@ -101,7 +101,7 @@ async def test_an_answer_that_never_ends_ends_with_the_time_of_the_call() -> Non
 def test_no_pause_is_as_short_as_a_server_likes(asked: str) -> None:
     patience = RetryPolicy(tries=3)
 
-    pauses = [patience.pause(tried, asked=asked, left=60.0) for tried in range(1, 50)]
+    pauses = [patience.pause(tried, retry_after=asked, left=60.0) for tried in range(1, 50)]
 
     assert len([each for each in pauses if each is not None and each < 0.5]) < 10
     assert all(each is None or 0 <= each < 60 for each in pauses)

@@ -97,7 +97,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end(proxy: P
 async def test_cancelled_calls_leave_the_connections_to_others(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_transport, "MOST", 4)
+    monkeypatch.setattr(_transport, "MAX_CONNECTIONS", 4)
     monkeypatch.setattr(_transport, "_FREE", 60.0)  # a place that is lost is not made good for
     async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=HANG) as memory:
         alice = memory.scope(user_id="alice")
@@ -168,7 +168,7 @@ def test_nothing_goes_beyond_the_time_of_a_call() -> None:
     patience = RetryPolicy(tries=3, timeout=60.0)
 
     assert patience.pause(100, is_unsent=True, left=0.01) is None
-    assert patience.pause(1, asked="5", left=4.0) is None
+    assert patience.pause(1, retry_after="5", left=4.0) is None
     assert patience.pause(1, left=0.0) is None
     assert 0.5 <= (patience.pause(10**6, is_unsent=True, left=60.0) or 0) <= 1.0
     assert patience.pause(3, left=60.0) is None

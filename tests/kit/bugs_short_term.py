@@ -4,7 +4,7 @@ from tests.kit.bugs import Bug
 
 _ADD = "self._keep(validated_copy(item))"
 _GET = "return None if item is None else copy_item(item)"
-_SEARCH = "return copy_items(item for _, unit in reversed(list(found)) for item in unit)"
+_SEARCH = "return copy_items(item for _, unit in reversed(list(newest_units)) for item in unit)"
 _BATCH = "for item in [validated_copy(item) for item in items]:\n            self._keep(item)"
 _FIELD = "if (value := getattr(item.metadata, name)) is not None"
 _ORDER = "return self._arrival[item.id]"
@@ -134,8 +134,8 @@ SHORT_TERM_BUGS = {
     ),
     "a limit of nothing means no limit": Bug(
         "a_limit_of_nothing",
-        "found = take_units(self._windowed(newest, systems), limit)",
-        "found = take_units(self._windowed(newest, systems), limit or 10**9)",
+        "newest_units = take_units(self._windowed(newest, systems), limit)",
+        "newest_units = take_units(self._windowed(newest, systems), limit or 10**9)",
     ),
     # Filters.
     "the type filter is forgotten": Bug(

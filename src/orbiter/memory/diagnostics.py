@@ -74,9 +74,9 @@ def check_environment() -> list[Check]:
         Check("python", "wrong" if old else "ok", python, "install Python 3.11" if old else ""),
     ]
     with sqlite3.connect(":memory:") as connection:
-        found = {row[0] for row in connection.execute("PRAGMA compile_options")}
+        compile_options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
-    has_words = "ENABLE_FTS5" in found
+    has_words = "ENABLE_FTS5" in compile_options
     cure = "" if has_words else "install a Python whose SQLite has FTS5"
     words = "with" if has_words else "without"
     state: Literal["ok", "wrong"] = "ok" if has_words else "wrong"
@@ -88,8 +88,8 @@ def check_extras() -> Check:
     """Look which extras are installed."""
     there = [name for name in EXTRAS if is_installed(name)]
     missing = [name for name in EXTRAS if name not in there]
-    found = f"{', '.join(there) or 'none'} installed"
-    return Check("extras", "ok", found + (f"; not {', '.join(missing)}" if missing else ""))
+    summary = f"{', '.join(there) or 'none'} installed"
+    return Check("extras", "ok", summary + (f"; not {', '.join(missing)}" if missing else ""))
 
 
 def check_local_model(describe: Callable[[Exception], str] = str) -> Check:
@@ -148,6 +148,6 @@ def check_waiting(
         return Check("vectors", "wrong", stats.embedding_error, "see `model` above")
     if stats.unembedded:
         what = "1 memory is" if stats.unembedded == 1 else f"{stats.unembedded:,} memories are"
-        found = f"{what} not embedded yet, so found by words only"
-        return Check("waiting", "note", found, cure)
+        summary = f"{what} not embedded yet, so found by words only"
+        return Check("waiting", "note", summary, cure)
     return Check("waiting", "ok", "nothing: every memory is embedded")

@@ -190,15 +190,15 @@ class ShortTermMemory:
         if filters.memory_type is not None:
             units = self._windowed(newest_first(shelf.items), shelf.systems)
             singles = ((i, [item]) for i, unit in units for item in reversed(unit))
-            found = take_units((one for one in singles if filters.matches(one[1][0])), limit)
+            newest_units = take_units((one for one in singles if filters.matches(one[1][0])), limit)
         else:
             newest = newest_first(shelf.items)
             systems = shelf.systems
             if filters.text or filters.status is not None:
                 newest = ((i, item) for i, item in newest if filters.matches(item))
                 systems = [item for item in systems if filters.matches(item)]
-            found = take_units(self._windowed(newest, systems), limit)
-        return copy_items(item for _, unit in reversed(list(found)) for item in unit)
+            newest_units = take_units(self._windowed(newest, systems), limit)
+        return copy_items(item for _, unit in reversed(list(newest_units)) for item in unit)
 
     async def items(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:
         """Return every item that matches *metadata*, as it was added, whole tool group or not.

@@ -217,12 +217,12 @@ def _cut_between_groups(items: Sequence[MemoryItem], index: int) -> int:
 
     Calls of the open last turn still wait for theirs, so they belong to what is yet to come.
     """
-    asked: dict[str, int] = {}
+    call_places: dict[str, int] = {}
     ends: dict[int, int] = {}
     for place, item in enumerate(items):
-        asked |= dict.fromkeys(map(call_id, calls_of(item)), place)
-        if role_of(item) == "tool" and result_id(item) in asked:
-            ends[asked[result_id(item)]] = place + 1
+        call_places |= dict.fromkeys(map(call_id, calls_of(item)), place)
+        if role_of(item) == "tool" and result_id(item) in call_places:
+            ends[call_places[result_id(item)]] = place + 1
     last = next((p for p, item in newest_first(items) if role_of(item) != "tool"), None)
     if last is not None and are_answerable(calls_of(items[last])):
         answered = {result_id(item) for item in items[last + 1 :]}

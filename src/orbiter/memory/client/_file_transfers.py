@@ -34,19 +34,19 @@ Progress = Callable[[int, int], None]
 
 async def import_there(
     link: HTTPTransport,
-    asked: Mapping[str, str],
+    params: Mapping[str, str],
     path: str | os.PathLike[str],
     *,
     progress: Progress | None,
 ) -> ImportResult:
     """Send the file, folder or archive at *path*; return what became of it."""
-    given = Path(path)
+    source = Path(path)
     with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
-        file = await asyncio.to_thread(_one_file, given, Path(folder))
+        file = await asyncio.to_thread(_one_file, source, Path(folder))
         request = Request(
             "POST",
             "/v1/import",
-            {**asked, "name": file.name},
+            {**params, "name": file.name},
             {
                 "Content-Type": "application/octet-stream",
                 "Content-Length": str(file.stat().st_size),
@@ -128,25 +128,25 @@ def _report(said: Mapping[str, Any]) -> ImportResult:
 
 async def export_there(
     link: HTTPTransport,
-    asked: Mapping[str, str],
+    params: Mapping[str, str],
     target: str | os.PathLike[str] | IO[bytes],
     *,
     progress: Progress | None,
 ) -> ExportResult:
     """Write what the server sends to *target*, which appears when it is complete."""
     path = Path(target) if isinstance(target, str | os.PathLike) else None
-    request = Request("GET", "/v1/export", asked)
-    lines = _Lines(link.address.url, is_ours=asked["format"] == "jsonl")
+    request = Request("GET", "/v1/export", params)
+    lines = _Lines(link.address.url, is_ours=params["format"] == "jsonl")
     failed: MemoryError | None = None
     try:
-        with _opened(path, target, is_folder=asked["format"] == "markdown") as file:
+        with _opened(path, target, is_folder=params["format"] == "markdown") as file:
             try:
                 async with link.stream(request) as answer:
                     async for piece in answer.aiter_bytes():
                         lines.read(piece)
                         file.write(piece)
-                    told = answer.headers.get(_RECORDS, "")
-                count = int(told) if _COUNT.fullmatch(told) else 0
+                    header = answer.headers.get(_RECORDS, "")
+                count = int(header) if _COUNT.fullmatch(header) else 0
                 records = lines.end() if lines.is_ours else count
             except MemoryError as exc:
                 failed = exc

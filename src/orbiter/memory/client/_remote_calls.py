@@ -67,10 +67,10 @@ class Caller:
             return await self._pages(operation, sent)
         return await self._ask(operation, sent)
 
-    async def _pages(self, operation: Operation, given: dict[str, Any]) -> Page:
+    async def _pages(self, operation: Operation, arguments: dict[str, Any]) -> Page:
         """Return a page as long as asked for: a server gives a thousand memories, or some MiB."""
         until = self.link.deadline()
-        limit, cursor = given.get("limit", _DEFAULT_PAGE), given.get("cursor")
+        limit, cursor = arguments.get("limit", _DEFAULT_PAGE), arguments.get("cursor")
         is_whole = isinstance(limit, int) and not isinstance(limit, bool)
         left = limit if is_whole else 0
         items: list[MemoryItem] = []
@@ -78,7 +78,7 @@ class Caller:
         while True:
             size = min(left, _PAGE) if is_whole else limit  # what is no number is told there
             page = await self._ask(
-                operation, {**given, "limit": size, "cursor": cursor}, until=until
+                operation, {**arguments, "limit": size, "cursor": cursor}, until=until
             )
             items += page
             ended |= page.ended
@@ -126,10 +126,10 @@ class Caller:
             sum(erasures[1:], start=erasures[0]) if erasures else None,
         )
 
-    def _loaded(self, operation: Operation, told: Callable[[], Any]) -> Any:
-        """Return what the server has *told*, as the call returns it."""
+    def _loaded(self, operation: Operation, decode: Callable[[], Any]) -> Any:
+        """Return what the server has *decode*, as the call returns it."""
         try:
-            return operation.returns.load(told())
+            return operation.returns.load(decode())
         except UNREADABLE as exc:
             raise MemoryConnectionError(
                 f"`{self.link.address.url}` answered with something else than `{operation.id}` "
@@ -166,20 +166,20 @@ def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
         raise QueryError(f"an argument of `{operation.id}` cannot be sent: {exc}") from None
 
 
-def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
+def _once(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments to send; what must not be stored twice gets a key.
 
     An item brings its id along, which a key would change; it is sent once.
     """
-    sent = {name: value for name, value in given.items() if name not in _HERE}
+    sent = {name: value for name, value in arguments.items() if name not in _HERE}
     takes_key = any(param.name == _ONCE for param in operation.params)
     if takes_key and sent.get(_ONCE) is None and not _has_item(sent):
         sent[_ONCE] = uuid4().hex
     return sent
 
 
-def _has_item(given: Mapping[str, Any]) -> bool:
-    what = given.get("what", given.get("things"))
+def _has_item(arguments: Mapping[str, Any]) -> bool:
+    what = arguments.get("what", arguments.get("things"))
     things = what if isinstance(what, list | tuple) else [what]
     return any(isinstance(thing, MemoryItem) for thing in things)
 
@@ -238,7 +238,7 @@ def _read(answer: Answer, link: HTTPTransport) -> dict[str, Any]:
     return dict(job)
 
 
-def nobodys_id(operation: Operation, given: Mapping[str, Any]) -> str | None:
+def nobodys_id(operation: Operation, arguments: Mapping[str, Any]) -> str | None:
     """Return the name of the argument that is an id that nothing can have, if one is.
 
     `QueryError` for what is no id at all.
@@ -247,15 +247,15 @@ def nobodys_id(operation: Operation, given: Mapping[str, Any]) -> str | None:
         return None
     names = ("at",) if operation.id == "chat.fork" else _IDS
     for name in names:
-        value = given.get(name)
+        value = arguments.get(name)
         if not isinstance(value, MemoryItem | list | None) and not is_item_id(value):
             return name
     return None
 
 
-def is_nobodys_key(operation: Operation, given: Mapping[str, Any]) -> bool:
+def is_nobodys_key(operation: Operation, arguments: Mapping[str, Any]) -> bool:
     """Tell whether a call asks for a fact under a key that none can have; none can be put there."""
-    key = given.get("key")
+    key = arguments.get("key")
     if not isinstance(key, str) or len(key) <= _LONGEST_KEY:
         return False
     if operation.name in _FOR_NOTHING:

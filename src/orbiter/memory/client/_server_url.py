@@ -47,19 +47,19 @@ def read_address(url: str, *, token: str | None, insecure: bool = False) -> Addr
             f"is `token=` or `{TOKEN_VARIABLE}`"
         )
     key = os.environ.get(TOKEN_VARIABLE) if token is None else token
-    found = Address(
+    address = Address(
         # What curl is given ends in `/v1`, and is pasted here: every call adds that itself.
         f"{parts.scheme.lower()}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}",
         is_local=_is_local(parts.hostname or ""),
         token=_checked(key) if key else None,
     )
-    if found.token and not (found.is_encrypted or found.is_local or insecure):
+    if address.token and not (address.is_encrypted or address.is_local or insecure):
         raise QueryError(
-            f"`{found.url}` is another computer, and over `http` anyone on the network could "
+            f"`{address.url}` is another computer, and over `http` anyone on the network could "
             "read the key; use `https://…`, a tunnel to `http://127.0.0.1:…`, or, in a network "
             "that is safe by other means, `AgentMemory(url, token=…, insecure=True)`"
         )
-    return found
+    return address
 
 
 def _parts(url: str) -> SplitResult:

@@ -59,20 +59,20 @@ class RetryPolicy:
         self,
         tried: int,
         *,
-        asked: str | None = None,
+        retry_after: str | None = None,
         left: float = math.inf,
         is_unsent: bool = False,
     ) -> float | None:
         """Return the seconds to wait after *tried* tries, or `None` to give up.
 
-        *asked* is what the server asks for in `Retry-After`: whoever it tells to wait has its turn
+        *retry_after* is that header of the server's answer: whoever it tells to wait has its turn
         in the end, so only the time counts. So it does where nobody was there at all: a server
         that is started again comes back. Else the tries count. Pauses grow, and are drawn by
         chance, so that those whom one server left do not come back all at once. None ends after
         the seconds that are *left*.
         """
         growing = _FIRST * 2 ** min(tried, 10)
-        wanted = _seconds(asked)
+        wanted = _seconds(retry_after)
         if wanted is not None:
             # Whatever it says, it is not asked without a pause.
             wanted = max(wanted, min(growing, _LONGEST_UNSENT) / 2)
@@ -86,19 +86,19 @@ class RetryPolicy:
         return wanted if wanted < left else None
 
 
-def _seconds(asked: str | None) -> float | None:
+def _seconds(retry_after: str | None) -> float | None:
     """Return what `Retry-After` says; a date, which we never send, counts as nothing."""
     try:
-        found = math.nan if asked is None else float(asked)
+        seconds = math.nan if retry_after is None else float(retry_after)
     except ValueError:
         return None
-    return max(0.0, found) if math.isfinite(found) else None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 CONNECT = 10.0
 """Most seconds until a connection is there."""
 
-MOST = 256
+MAX_CONNECTIONS = 256
 """How many requests are on their way at a time; others wait for their turn."""
 
 _FREE = 1.0
@@ -141,13 +141,15 @@ class Connections:
         self.streams = make(httpx.Limits(max_connections=None, max_keepalive_connections=0))
         self._old: list[httpx.AsyncClient] = []
         self._running: set[asyncio.Task[Answer]] = set()
-        self._turns = asyncio.Semaphore(MOST)
+        self._turns = asyncio.Semaphore(MAX_CONNECTIONS)
         self.life = self._live()
 
     def _new_calls(self) -> httpx.AsyncClient:
         return self._make(
             httpx.Limits(
-                max_connections=MOST, max_keepalive_connections=MOST // 4, keepalive_expiry=4.0
+                max_connections=MAX_CONNECTIONS,
+                max_keepalive_connections=MAX_CONNECTIONS // 4,
+                keepalive_expiry=4.0,
             )
         )
 
@@ -279,7 +281,7 @@ class HTTPTransport:
         tried = 0
         while True:
             tried += 1
-            asked, error = None, None
+            retry_after, error = None, None
             try:
                 answer = await (await self._here()).exchange(request, url, until=until)
             except _FAILED as exc:
@@ -289,13 +291,15 @@ class HTTPTransport:
             else:
                 if answer.is_success:
                     return answer
-                asked = answer.headers.get("Retry-After")
+                retry_after = answer.headers.get("Retry-After")
                 may_repeat = answer.status == _BUSY or (
                     request.may_repeat and answer.status in _AWAY and is_passing(answer)
                 )
             is_away = error is not None and is_unsent(error)
             left = (latest if is_away else until) - now()
-            pause = self._patience.pause(tried, asked=asked, left=left, is_unsent=is_away)
+            pause = self._patience.pause(
+                tried, retry_after=retry_after, left=left, is_unsent=is_away
+            )
             if pause is None or not may_repeat:
                 if error is not None:
                     raise self._error_for(error) from error
@@ -344,11 +348,11 @@ class HTTPTransport:
         if self._process != os.getpid():  # the connections are the parent's
             self._clients = WeakKeyDictionary()
             self._process = os.getpid()
-        found = self._clients.get(loop)
-        if found is None:
-            found = self._clients[loop] = Connections(self._client)
-            await anext(found.life)
-        return found
+        connections = self._clients.get(loop)
+        if connections is None:
+            connections = self._clients[loop] = Connections(self._client)
+            await anext(connections.life)
+        return connections
 
     def _client(self, limits: httpx.Limits) -> httpx.AsyncClient:
         headers = {"Accept": "application/json"}

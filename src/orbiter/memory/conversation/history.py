@@ -177,8 +177,8 @@ def _from_items(items: Sequence[MemoryItem]) -> list[Memory]:
     """Return the entries of *items*; a response takes in the results that directly follow it."""
     groups: list[list[MemoryItem]] = []
     for item in items:
-        asked = {call_id(call) for call in calls_of(groups[-1][0])} if groups else set()
-        if role_of(item) == "tool" and result_id(item) in asked:
+        call_ids = {call_id(call) for call in calls_of(groups[-1][0])} if groups else set()
+        if role_of(item) == "tool" and result_id(item) in call_ids:
             groups[-1].append(copy_item(item))
         else:
             groups.append([copy_item(item)])
@@ -310,14 +310,14 @@ def _tool_calls(item: MemoryItem, note: dict[str, Any]) -> list[ToolCall]:
 
 def _note(item: MemoryItem) -> dict[str, Any]:
     """Return what was noted; anything of another shape under our key is somebody else's."""
-    found = item.metadata.extra.get(_KEY)
-    if not isinstance(found, dict):
+    note = item.metadata.extra.get(_KEY)
+    if not isinstance(note, dict):
         return {}
-    if not all(isinstance(found[key], kind) for key, kind in _NOTED.items() if key in found):
+    if not all(isinstance(note[key], kind) for key, kind in _NOTED.items() if key in note):
         return {}
-    pairs = found.get("unasked", ())
+    pairs = note.get("unasked", ())
     are_pairs = all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], int) for p in pairs)
-    return found if are_pairs else {}
+    return note if are_pairs else {}
 
 
 def _returned(item: MemoryItem) -> Any:

@@ -138,16 +138,16 @@ def _results(
 ) -> list[tuple[int, MemoryItem]] | None:
     """Return the results of a message's calls, with their index; `None` if it must be left out."""
     calls = calls_of(item)
-    found = {id: waiting.pop(id) for id in map(call_id, calls) if id in waiting}
+    results = {id: waiting.pop(id) for id in map(call_id, calls) if id in waiting}
     if not are_answerable(calls):
         return None
-    missing = [call for call in calls if call_id(call) not in found]
+    missing = [call for call in calls if call_id(call) not in results]
     if missing and open_group == "complete":
         made = (_error_result(item, call_id(call), call_name(call)) for call in missing)
-        return [*found.values(), *((_LAST, result) for result in made)]
+        return [*results.values(), *((_LAST, result) for result in made)]
     if missing and not (open_group == "keep" and is_last_turn):
         return None
-    return list(found.values())
+    return list(results.values())
 
 
 def _error_result(call_item: MemoryItem, id: str, name: str) -> ToolMemory:
@@ -294,14 +294,14 @@ def _newest_round(
     Reads no further than what could fit.
     """
     probe = room.copy()
-    found: list[tuple[int, Unit]] = []
+    newest: list[tuple[int, Unit]] = []
     for index, unit in units:
         if index == human:
-            return found, True
-        found.append((index, unit))
+            return newest, True
+        newest.append((index, unit))
         if not probe.take(unit):
-            return found, False
-    return found, True
+            return newest, False
+    return newest, True
 
 
 def _earlier_rounds(units: Iterator[tuple[int, Unit]], room: "Room") -> dict[int, Unit]:

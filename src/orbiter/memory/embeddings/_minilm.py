@@ -53,14 +53,14 @@ class MiniLM:
         parts = self._parts(text)
         matrix = self._matrix()
         vectors, tokens = zip(*(self._run(part, "v", "tokens") for part in parts), strict=True)
-        inner = np.concatenate([found[0][1:-1] for found in tokens])
+        inner = np.concatenate([output[0][1:-1] for output in tokens])
         names = [name for part in parts for name in self._pieces.names(part)]
-        return _pooled([found[0] for found in vectors], parts), code(inner, names, matrix)
+        return _pooled([output[0] for output in vectors], parts), code(inner, names, matrix)
 
     def token_vectors(self, text: str) -> Floats:
         """Return a vector of length 1 for each token of *text*."""
-        found = [self._run(part, "tokens")[0][0][1:-1] for part in self._parts(text)]
-        return np.concatenate(found)
+        arrays = [self._run(part, "tokens")[0][0][1:-1] for part in self._parts(text)]
+        return np.concatenate(arrays)
 
     def tokens(self, text: str) -> list[str]:
         """Return what `token_vectors` has a vector for."""
@@ -99,9 +99,9 @@ class MiniLM:
         frame = self._pieces
         numbers = [frame.start, *(number for word in part for number in word), frame.end]
         ids = np.array([numbers], dtype=np.int64)
-        given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        found: list[Floats] = self._session.run(list(outputs), given)
-        return found
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        arrays: list[Floats] = self._session.run(list(outputs), inputs)
+        return arrays
 
 
 def _damaged(error: Exception) -> EmbeddingError:

@@ -96,11 +96,11 @@ class VectorFile(Forkable):
         """Write *vectors* by text, and let the oldest go if there are too many."""
         self._write([(*self._key(text), pack(one), None, None) for text, one in vectors.items()])
 
-    def keep_details(self, found: Mapping[str, Detailed]) -> None:
+    def keep_details(self, details: Mapping[str, Detailed]) -> None:
         """Do what `keep` does, with vectors and their details."""
         size = self._detail_dimension
         self._write(
-            [(*self._key(text), pack(one), size, rows) for text, (one, rows) in found.items()]
+            [(*self._key(text), pack(one), size, rows) for text, (one, rows) in details.items()]
         )
 
     def forget(self, texts: Sequence[str]) -> int:
@@ -146,18 +146,18 @@ class VectorFile(Forkable):
         self, query: str, keys: Mapping[str, tuple[str | int | bytes, ...]]
     ) -> dict[str, tuple[bytes, ...]]:
         """Return the rows that are there and sound, by text, and count them."""
-        found: dict[str, tuple[bytes, ...]] = {}
+        rows: dict[str, tuple[bytes, ...]] = {}
         with self._lock:
             try:
                 connection = self._open()
                 for text, key in keys.items():
                     row = connection.execute(query, key).fetchone()
                     if row is not None and self._is_sound(*row):
-                        found[text] = row
+                        rows[text] = row
             finally:
-                self.hits += len(found)
-                self.misses += len(keys) - len(found)
-        return found
+                self.hits += len(rows)
+                self.misses += len(keys) - len(rows)
+        return rows
 
     def _is_sound(self, vector: bytes, details: bytes | None = b"") -> bool:
         if details is None or len(vector) != 4 * self._dimension:

@@ -159,8 +159,8 @@ class CachedEmbeddings(Embeddings):
         return await asyncio.to_thread(self._keep, texts, vectors)
 
     async def _ask_details(self, texts: list[str]) -> dict[str, Detailed]:
-        found = await self.embeddings.aembed_details(texts)
-        return await asyncio.to_thread(self._keep_details, texts, found)
+        detailed = await self.embeddings.aembed_details(texts)
+        return await asyncio.to_thread(self._keep_details, texts, detailed)
 
     def _find(self, texts: Sequence[str]) -> dict[str, list[float]]:
         try:
@@ -184,9 +184,9 @@ class CachedEmbeddings(Embeddings):
             self._warn(exc)
         return new
 
-    def _keep_details(self, texts: list[str], found: list[Detailed]) -> dict[str, Detailed]:
-        vectors = self._rounded(len(texts), [vector for vector, _ in found])
-        details = [rows for _, rows in found]
+    def _keep_details(self, texts: list[str], detailed: list[Detailed]) -> dict[str, Detailed]:
+        vectors = self._rounded(len(texts), [vector for vector, _ in detailed])
+        details = [rows for _, rows in detailed]
         if any(len(rows) % self.detail_dimension for rows in details):
             raise EmbeddingError(
                 f"`{self.name}` gave details that are not rows of {self.detail_dimension} bytes"
@@ -267,9 +267,9 @@ async def _lead(
     futures: dict[str, asyncio.Future[_T]] = {text: loop.create_future() for text in texts}
     under_way |= {(loop, text): future for text, future in futures.items()}
     try:
-        found = await ask(texts)
+        values = await ask(texts)
         for text, future in futures.items():
-            future.set_result(found[text])
+            future.set_result(values[text])
     except Exception as exc:  # whatever it is, those who share the call get it, too
         for future in futures.values():
             future.set_exception(exc)
@@ -279,4 +279,4 @@ async def _lead(
         for text, future in futures.items():
             future.cancel()  # does nothing unless this call was cancelled
             del under_way[loop, text]
-    return found
+    return values

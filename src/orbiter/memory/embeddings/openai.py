@@ -121,14 +121,14 @@ class OpenAIEmbeddings(Embeddings):
         parts = list(batches([sendable(text) for text in texts], size=self._batch_size))
         try:
             async with asyncio.timeout(self.deadline) as limit:
-                found = await bounded_gather(
+                batch_vectors = await bounded_gather(
                     lambda part: self._ask(part, limit), parts, limit=self._max_concurrency
                 )
         except MemoryTimeoutError:
             raise
         except TimeoutError as exc:
             raise self._late() from exc
-        return [vector for part in found for vector in part]
+        return [vector for part in batch_vectors for vector in part]
 
     async def aclose(self) -> None:
         """Close the connections of this event loop; another call opens new ones."""
@@ -209,19 +209,19 @@ class OpenAIEmbeddings(Embeddings):
     def _give_up(self, error: Exception) -> NoReturn:
         """Raise one of our errors for *error*."""
         openai = self._openai
-        message = f"`{self.model}` at {self._where()}"
+        model = f"`{self.model}` at {self._where()}"
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             raise self._late() from error
         if isinstance(error, openai.APIStatusError):
-            raise _refusal(message, error.status_code, error.code, error.message) from error
+            raise _refusal(model, error.status_code, error.code, error.message) from error
         if isinstance(error, openai.APIConnectionError):
             raise MemoryConnectionError(
                 f"cannot reach {self._where()} for `{self.model}`; check `base_url` and the network"
             ) from error
         if isinstance(error, openai.OpenAIError):  # there is no key at all
-            raise MemoryConnectionError(f"{message}: {error}") from error
+            raise MemoryConnectionError(f"{model}: {error}") from error
         raise EmbeddingError(
-            f"{message} answered with something that is not JSON; check `base_url`"
+            f"{model} answered with something that is not JSON; check `base_url`"
         ) from error
 
     def _late(self) -> MemoryTimeoutError:
@@ -262,20 +262,20 @@ def _is_beyond(limit: asyncio.Timeout, pause: float) -> bool:
     return when is not None and asyncio.get_running_loop().time() + pause >= when
 
 
-def _refusal(told: str, status: int, code: str | None, message: str) -> Exception:
+def _refusal(model: str, status: int, code: str | None, message: str) -> Exception:
     if status in (401, 403):
         # The server's words may quote the key.
         return MemoryConnectionError(
-            f"{told} refused the key ({status}); check `api_key` or the variable `OPENAI_API_KEY`"
+            f"{model} refused the key ({status}); check `api_key` or the variable `OPENAI_API_KEY`"
         )
     if status == 404:
-        return MemoryConnectionError(f"{told} was not found (404); check `model` and `base_url`")
+        return MemoryConnectionError(f"{model} was not found (404); check `model` and `base_url`")
     if code == "insufficient_quota":
-        return MemoryConnectionError(f"{told} has no quota left ({status}); check the account")
+        return MemoryConnectionError(f"{model} has no quota left ({status}); check the account")
     if status == 429:
         return MemoryConnectionError(
-            f"{told} has too many requests (429); lower `max_concurrency` or raise `deadline`"
+            f"{model} has too many requests (429); lower `max_concurrency` or raise `deadline`"
         )
     if status < 500:
-        return EmbeddingError(f"{told} refused a text ({status}): {message[:200]}")
-    return MemoryConnectionError(f"{told} answered {status}; try again later")
+        return EmbeddingError(f"{model} refused a text ({status}): {message[:200]}")
+    return MemoryConnectionError(f"{model} answered {status}; try again later")

@@ -67,19 +67,19 @@ def vectors(answer: object, *, count: int, dimension: int, model: str) -> list[l
     """
     entries = getattr(answer, "data", None)
     if not isinstance(entries, list) or len(entries) != count:
-        given = f"{len(entries)} vectors" if isinstance(entries, list) else "no list of vectors"
+        what = f"{len(entries)} vectors" if isinstance(entries, list) else "no list of vectors"
         raise EmbeddingError(
-            f"`{model}` answered {count} texts with {given}; check that `base_url` names an "
+            f"`{model}` answered {count} texts with {what}; check that `base_url` names an "
             "OpenAI-compatible API, or lower `batch_size`"
         )
-    found: dict[int, list[float]] = {}
+    by_index: dict[int, list[float]] = {}
     for entry in entries:
         vector = _vector(getattr(entry, "embedding", None), dimension, model)
         number = getattr(entry, "index", None)
         if isinstance(number, int):  # what is none will be missed
-            found[number] = vector
+            by_index[number] = vector
     try:
-        return [found[number] for number in range(count)]
+        return [by_index[number] for number in range(count)]
     except KeyError as exc:
         raise EmbeddingError(
             f"`{model}` does not say which text each vector belongs to (no `index` {exc}); "

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
+from orbiter.memory.episodic.protocol import PAGE, Episode, Span, StoredEpisode
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.reports import Erasure
 
@@ -73,7 +73,7 @@ class MemoryEpisodes:
             shelf.bodies[episode.id] = episode.body, end
             heappush(shelf.ends, (end, episode.id))
 
-    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[StoredEpisode]:
         shelf = self._shelf
         with shelf.lock:
             shelf.trim(self._now())
@@ -82,7 +82,7 @@ class MemoryEpisodes:
                 end = min(end, bisect_left(shelf.ids, before))
             first = max(first, end - min(limit, PAGE))
             chosen = reversed(shelf.ids[first:end])
-            return [Found(each, shelf.bodies[each][0]) for each in chosen]
+            return [StoredEpisode(each, shelf.bodies[each][0]) for each in chosen]
 
     async def count(self, span: Span) -> int:
         with self._shelf.lock:

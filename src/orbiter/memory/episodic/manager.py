@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orbiter.memory.backends import urls
-from orbiter.memory.episodic.protocol import PAGE, Episode, Episodes, Found, Span
+from orbiter.memory.episodic.protocol import PAGE, Episode, Episodes, Span, StoredEpisode
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.episode import (
     DEFAULT_TTL_HOURS,
@@ -175,19 +175,19 @@ class ShortTermMemoryManager:
         if memory is not None:
             episode_id = memory.id if isinstance(memory, EpisodicMemory) else memory
             pages = self._pages(_around(episode_id))
-            found = [each.id async for page in pages for each in page if each.id == episode_id]
+            ids = [each.id async for page in pages for each in page if each.id == episode_id]
         else:
             filters = (since, until, interaction_type, platform)
             if not everything and all(each is None for each in filters):
                 raise QueryError("say what to forget: a memory, a filter, or `everything=True`")
             span = _span(since, until)
             if interaction_type is None and platform is None:
-                found = [each.id async for page in self._pages(span) for each in page]
+                ids = [each.id async for page in self._pages(span) for each in page]
             else:
                 wanted = _Filter(interaction_type, platform)
-                found = [each.id async for each in self._walk(span) if wanted(each)]
-        await self._episodes.remove(found)
-        return len(found)
+                ids = [each.id async for each in self._walk(span) if wanted(each)]
+        await self._episodes.remove(ids)
+        return len(ids)
 
     async def erase_agents(self, *patterns: str) -> Erasure:
         """Remove for good what is kept here of every agent whose id matches one of *patterns*.
@@ -249,15 +249,15 @@ class ShortTermMemoryManager:
             query = self._pii(query)  # what was replaced when written is found by its token
         wanted = _Filter(interaction_type, platform, query.casefold())
         span = Span() if hours is None else self._since(hours)
-        found: list[EpisodicMemory] = []
+        matching: list[EpisodicMemory] = []
         if limit != 0:
             async with aclosing(self._walk(span, at_once=_SEARCHED_AT_ONCE)) as memories:
                 async for memory in memories:
                     if wanted(memory):
-                        found.append(memory)
-                        if len(found) == limit:
+                        matching.append(memory)
+                        if len(matching) == limit:
                             break
-        return found
+        return matching
 
     async def count(self, since: datetime | None = None, until: datetime | None = None) -> int:
         """Return how many interactions are remembered."""
@@ -309,7 +309,9 @@ class ShortTermMemoryManager:
                 if left == 0:
                     return
 
-    async def _pages(self, span: Span, *, at_once: int = PAGE) -> AsyncGenerator[list[Found], None]:
+    async def _pages(
+        self, span: Span, *, at_once: int = PAGE
+    ) -> AsyncGenerator[list[StoredEpisode], None]:
         """Yield what is kept in *span*, newest first, a page per round trip."""
         last: str | None = None
         while True:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from orbiter.memory.model.episode import stamp
 from orbiter.memory.model.reports import Erasure
 
-__all__ = ["PAGE", "Episode", "Episodes", "Found", "Span"]
+__all__ = ["PAGE", "Episode", "Episodes", "Span", "StoredEpisode"]
 
 PAGE = 5_000
 """Episodes read in one round trip: more would hold up everyone else at the server."""
@@ -45,7 +45,7 @@ class Span:
         return "~" if self.until is None else stamp(self.until)
 
 
-class Found(NamedTuple):
+class StoredEpisode(NamedTuple):
     """An episode as it is read."""
 
     id: str
@@ -67,7 +67,7 @@ class Episodes(Protocol):
         """Keep *episode* from now on, for as long as it says."""
         ...
 
-    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[StoredEpisode]:
         """Return at most *limit* and `PAGE` episodes, newest first, older than the id *before*."""
         ...
 

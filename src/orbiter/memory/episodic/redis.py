@@ -16,7 +16,7 @@ from datetime import datetime
 
 from orbiter.memory.backends.redis.commands import Script
 from orbiter.memory.backends.redis.connection import RedisConnection
-from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
+from orbiter.memory.episodic.protocol import PAGE, Episode, Span, StoredEpisode
 from orbiter.memory.model.episode import STAMP_LENGTH
 from orbiter.memory.model.reports import Erasure
 
@@ -170,27 +170,27 @@ class RedisEpisodes:
         message = f"{episode.id} {_score(episode.at)} {episode.ttl_ms} {episode.body}"
         await self._connection.call(self, _PUT.call(self._shared, (message,), is_shared=True))
 
-    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
-        found: list[Found] = []
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[StoredEpisode]:
+        episodes: list[StoredEpisode] = []
         left = min(limit, PAGE)
         while True:
             cursor = ("", "") if before is None else (self._prefix + before, _score_of(before))
-            args: list[str | int] = [*_bounds(span), left - len(found), *cursor]
+            args: list[str | int] = [*_bounds(span), left - len(episodes), *cursor]
             run = _PAGE.call(self._shared[:2], args)
             answer = (await self._connection.call(self, run)).decode()
             last, ids, bodies = answer.split("\x1d", 2)
             if ids:
-                found += await self._paired(ids.split("\x1e"), bodies.split("\x1e"))
+                episodes += await self._paired(ids.split("\x1e"), bodies.split("\x1e"))
             if not last:
-                return found
+                return episodes
             before = last.removeprefix(self._prefix)
 
-    async def _paired(self, ids: list[str], bodies: list[str]) -> list[Found]:
+    async def _paired(self, ids: list[str], bodies: list[str]) -> list[StoredEpisode]:
         if len(ids) != len(bodies):  # someone else wrote what is no JSON
             keys = (self._prefix + each for each in ids)
             several = await self._connection.call(self, ("MGET", *keys))
             bodies = ["" if body is None else body.decode(errors="replace") for body in several]
-        return [Found(*each) for each in zip(ids, bodies, strict=True)]
+        return [StoredEpisode(*each) for each in zip(ids, bodies, strict=True)]
 
     async def count(self, span: Span) -> int:
         return int(await self._connection.call(self, _COUNT.call(self._shared[:2], _bounds(span))))
@@ -212,8 +212,8 @@ class RedisEpisodes:
             groups: dict[str, list[str]] = {}
             for raw in await self._connection.keys(self, f"{agents}*"):
                 key = raw.decode(errors="replace")
-                if found := is_ours.match(key):
-                    groups.setdefault(found[0], []).append(key)
+                if match := is_ours.match(key):
+                    groups.setdefault(match[0], []).append(key)
             for prefix, several in groups.items():
                 named = {f"{prefix}{name}" for name in (*_SHARED, "index:wait")}
                 others += len(named.intersection(several))
@@ -231,15 +231,15 @@ class RedisEpisodes:
             return [], newest[0][0].decode() if newest else "0-0"
         block = self._connection.block_ms
         where = ("STREAMS", arrivals, position)
-        found = await self._connection.wait_for(
+        reply = await self._connection.wait_for(
             self,
             ("XREAD", "COUNT", 500, "BLOCK", block, *where),
             glance=("XREAD", "COUNT", 500, *where),
         )
-        if not found:
+        if not reply:
             return [], position
         # A list of pairs, or with RESP3 a mapping to a list of lists.
-        entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
+        entries = next(iter(reply.values()))[0] if isinstance(reply, dict) else reply[0][1]
         keys = (self._prefix.encode() + fields[b"id"] for _, fields in entries)
         bodies = await self._connection.call(self, ("MGET", *keys))
         return [body.decode() for body in bodies if body], entries[-1][0].decode()

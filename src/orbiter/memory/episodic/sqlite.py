@@ -10,7 +10,7 @@ from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 from orbiter.memory.backends.sqlite.erase import scrub
 from orbiter.memory.backends.sqlite.idle_tasks import forget_some
-from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
+from orbiter.memory.episodic.protocol import PAGE, Episode, Span, StoredEpisode
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.reports import Erasure
 
@@ -64,10 +64,10 @@ class SQLiteEpisodes:
         await self._file.init()
         await self._file.write(write)
 
-    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[StoredEpisode]:
         end = span.end if before is None else min(span.end, before)
         args = [self._agent_id, span.first, end, self._now(), min(limit, PAGE)]
-        return [Found(*row) for row in await self._ask(_PAGE, args)]
+        return [StoredEpisode(*row) for row in await self._ask(_PAGE, args)]
 
     async def count(self, span: Span) -> int:
         args = [self._agent_id, span.first, span.end, self._now()]

@@ -98,19 +98,19 @@ def _is_async(method: object) -> bool:
     return iscoroutinefunction(unwrap(method)) or iscoroutinefunction(call)
 
 
-def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[ProposedFact]:
+def check_proposals(proposals: object, messages: Sequence[MemoryItem]) -> list[ProposedFact]:
     """Return what an extractor found, or raise `ExtractionError` if that is not usable."""
-    if isinstance(found, str) or not isinstance(found, Sequence):
+    if isinstance(proposals, str) or not isinstance(proposals, Sequence):
         raise ExtractionError(
-            f"the extractor must return a list of facts, not {type(found).__name__}"
+            f"the extractor must return a list of facts, not {type(proposals).__name__}"
         )
-    if len(found) > MAX_PROPOSALS:
+    if len(proposals) > MAX_PROPOSALS:
         raise ExtractionError(
-            f"the extractor proposed {len(found)} facts at once, at most {MAX_PROPOSALS} are "
+            f"the extractor proposed {len(proposals)} facts at once, at most {MAX_PROPOSALS} are "
             "taken; give it fewer messages"
         )
     ids = {message.id for message in messages}
-    for each in found:
+    for each in proposals:
         if not isinstance(each, ProposedFact):
             raise ExtractionError(f"the extractor gave {each!r} in place of a `ProposedFact`")
         unknown = [name for name in each.message_ids if name not in ids]
@@ -119,4 +119,4 @@ def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[Propo
                 f"the proposed fact `{each.key}` names the message {unknown[0]!r}, which was not "
                 "among the messages given"
             )
-    return list(found)
+    return list(proposals)

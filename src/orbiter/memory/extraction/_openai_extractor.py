@@ -181,18 +181,22 @@ def read_answer(
     """Return the facts of an answer; *messages* are the names in it, and the ids they stand for."""
     if len(text) > MAX_ANSWER:
         raise ExtractionError(f"{model} answered {len(text):,} characters; {MAX_ANSWER:,} are read")
-    found = _json(text, model)
-    if not isinstance(found, dict) or set(found) != {"facts"} or type(found["facts"]) is not list:
+    answer = _json(text, model)
+    if (
+        not isinstance(answer, dict)
+        or set(answer) != {"facts"}
+        or type(answer["facts"]) is not list
+    ):
         raise ExtractionError(
             f'{model} answered something other than {{"facts": […]}}: {_excerpt(text)}'
         )
-    if len(found["facts"]) > max_facts:
+    if len(answer["facts"]) > max_facts:
         raise ExtractionError(
-            f"{model} answered {len(found['facts'])} facts, at most {max_facts} are taken; give it "
-            "fewer messages, or raise `max_facts`"
+            f"{model} answered {len(answer['facts'])} facts, at most {max_facts} are taken; give "
+            "it fewer messages, or raise `max_facts`"
         )
     return [
-        _fact(each, number, messages, model) for number, each in enumerate(found["facts"], start=1)
+        _fact(each, number, messages, model) for number, each in enumerate(answer["facts"], start=1)
     ]
 
 
@@ -208,10 +212,10 @@ def _json(text: str, model: str) -> object:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key appears twice in one object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -302,5 +306,5 @@ def known_facts(
 
 def _fact_line(key: str, fact: FactMemory) -> str:
     value = json.dumps(fact.value, ensure_ascii=False)
-    shown = value if len(value) <= _LONGEST else f"{value[:_LONGEST]} […]"
-    return f"{key} = {shown} {dated(fact)}".rstrip()
+    short_value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]} […]"
+    return f"{key} = {short_value} {dated(fact)}".rstrip()

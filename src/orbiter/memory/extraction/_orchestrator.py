@@ -76,10 +76,10 @@ class LongTermMemory:
                 raise AccessError(f"the message `{message.id}` does not belong to {self._handle!r}")
         if not said:
             return []
-        found = await self._ask(said, await self._facts.all())
+        proposals = await self._ask(said, await self._facts.all())
         there = {message.id: message for message in said}
         drafts: dict[str, FactMemory] = {}
-        for each in found:
+        for each in proposals:
             # As they are now: what was forgotten while the extractor thought proposes nothing.
             sources = [await self._handle.get(name) for name in each.message_ids]
             if any(now is None or now.content != there[now.id].content for now in sources):
@@ -100,12 +100,12 @@ class LongTermMemory:
         self, messages: list[MemoryItem], known: Mapping[str, FactMemory]
     ) -> list[ProposedFact]:
         try:
-            found = await self._extractor.extract(messages, known)
+            proposals = await self._extractor.extract(messages, known)
         except ExtractionError:
             raise
         except Exception as exc:  # whatever an extractor of one's own raises: it is its failure
             raise ExtractionError(f"the extractor failed: {type(exc).__name__}: {exc}") from exc
-        return check_proposals(found, messages)
+        return check_proposals(proposals, messages)
 
     # Reviewing, recalling
 

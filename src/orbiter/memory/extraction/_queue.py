@@ -207,10 +207,12 @@ class Queue:
     async def add_new(self) -> int:
         """Queue every conversation that has gone on since the last time."""
         store = await self._store()
-        found = await store.conversations(metadata=self._filter, limit=_MAX_CONVERSATIONS)
+        conversations = await store.conversations(metadata=self._filter, limit=_MAX_CONVERSATIONS)
         made = 0
-        for start in range(0, len(found), _CURSORS):
-            part = {cursor_id(info.metadata): info for info in found[start : start + _CURSORS]}
+        for start in range(0, len(conversations), _CURSORS):
+            part = {
+                cursor_id(info.metadata): info for info in conversations[start : start + _CURSORS]
+            }
             known = await store.search(
                 metadata=self._filter, where={"id": {"$in": list(part)}}, limit=len(part)
             )
@@ -258,11 +260,11 @@ class Queue:
 
     async def fail(self, job: ExtractionMemory, error: str) -> None:
         """Note what went wrong: it is tried again later, or given up."""
-        told = _HIDDEN.sub(" ", error)[:MAX_ERROR]
-        left = job.moved(FAILED, worker="", error=told)
+        message = _HIDDEN.sub(" ", error)[:MAX_ERROR]
+        left = job.moved(FAILED, worker="", error=message)
         if job.attempts < self._max_attempts:
             again = self.now() + self._backoff(job.attempts)
-            left = job.moved(OPEN, due=again, worker="", error=told)
+            left = job.moved(OPEN, due=again, worker="", error=message)
         await _added(await self._store(), left, over=job)
 
     async def release(self, job: ExtractionMemory) -> None:

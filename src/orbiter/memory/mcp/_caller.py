@@ -30,8 +30,8 @@ def source_of_call(ctx: "Context") -> str:
 
     It is worth what an agent says, whatever the client calls itself.
     """
-    told = ctx.session.client_params
-    client = {} if told is None else told.model_dump(mode="json", by_alias=True)["clientInfo"]
+    params = ctx.session.client_params
+    client = {} if params is None else params.model_dump(mode="json", by_alias=True)["clientInfo"]
     name = _NO_NAME.sub("-", client.get("name", ""))[:_LONGEST].strip(" -")
     return f"agent:{name}" if name else "agent"
 
@@ -56,8 +56,8 @@ async def remember_once(
     memory. The names of all these lives follow from what was given, so that writers who meet choose
     the same.
     """
-    given = json.dumps([text, sorted(tags or ()), importance, extra], sort_keys=True)
-    digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    fields = json.dumps([text, sorted(tags or ()), importance, extra], sort_keys=True)
+    digest = blake2b(fields.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     for life in range(_MAX_LIVES):
         item = await handle.remember(
             text,

@@ -81,7 +81,7 @@ class GraphTools:
 
     def definitions(self) -> list[Definition]:
         """Return the tools in the order of the reference server."""
-        told = (
+        rows = (
             (self.create_entities, "Create entities", "Create new entities.", "adds"),
             (
                 self.create_relations,
@@ -126,7 +126,7 @@ class GraphTools:
                 destroys=kind == "removes",
                 is_strict=False,
             )
-            for run, title, text, kind in told
+            for run, title, text, kind in rows
         ]
 
     def _graph(self, ctx: Context) -> Graph:
@@ -150,10 +150,10 @@ class GraphTools:
         self, ctx: Context, observations: list[NewObservations]
     ) -> Annotated[CallToolResult, Results]:
         """Add observations."""
-        given = [(each.entityName, each.contents) for each in observations]
+        additions = [(each.entityName, each.contents) for each in observations]
         added = [
             AddedObservations(entityName=name, addedObservations=texts)
-            for name, texts in await self._graph(ctx).add_observations(given)
+            for name, texts in await self._graph(ctx).add_observations(additions)
         ]
         return answer(Results(results=added), _json(added))
 
@@ -174,13 +174,13 @@ class GraphTools:
         self, ctx: Context, deletions: list[OldObservations]
     ) -> Annotated[CallToolResult, Done]:
         """Remove observations."""
-        given = [(each.entityName, each.observations) for each in deletions]
-        count, missing = await self._graph(ctx).delete_observations(given)
-        asked = sum(len(texts) for _, texts in given)
-        if count == asked:
+        pairs = [(each.entityName, each.observations) for each in deletions]
+        count, missing = await self._graph(ctx).delete_observations(pairs)
+        total = sum(len(texts) for _, texts in pairs)
+        if count == total:
             return _done("Observations deleted successfully")
         more = f" Entities not found: {', '.join(map(plain, missing))}" if missing else ""
-        return _done(f"Deleted {count} of {asked} observations.{more}")
+        return _done(f"Deleted {count} of {total} observations.{more}")
 
     async def delete_relations(
         self, ctx: Context, relations: list[Relation]

@@ -129,10 +129,10 @@ def _as_instant(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        found = datetime.fromisoformat(value.strip())
+        moment = datetime.fromisoformat(value.strip())
     except ValueError:
         raise ValueError("use a date such as 2026-11-01 or 2026-11-01T10:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 Texts = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MAX_TEXTS)]
@@ -263,7 +263,7 @@ class MemoryTools:
         chosen = for_prompt(recalled, min_relevance=min_relevance)
         entries = [known(hit, names_id=False) for hit in chosen]
         text, tokens, kept = within_budget(entries, budget)
-        told = ContextText(
+        result = ContextText(
             text=text,
             tokens=tokens,
             ids=[chosen[place].item.id for place in kept],
@@ -274,7 +274,7 @@ class MemoryTools:
             nothing = _nothing_answers(recalled)
         if chosen:
             nothing = f"nothing fits in {budget} tokens; raise `budget`, or use `memory_search`"
-        return answer(told, text or nothing)
+        return answer(result, text or nothing)
 
     async def memory_get(
         self, ctx: Context, id: str, offset: Annotated[int, Field(ge=0)] = 0
@@ -314,14 +314,14 @@ class MemoryTools:
             limit=limit,
             cursor=cursor or None,
         )
-        most = share(len(page))
-        listed = [to_memory(item, most=most) for item in page]
+        max_chars = share(len(page))
+        listed = [to_memory(item, most=max_chars) for item in page]
         if not listed:
             return answer(Listed(memories=[]), "there are no memories here")
         entries = [entry_of(item, text=one.text) for item, one in zip(page, listed, strict=True)]
         more = f"\nmore: cursor {page.next}" if page.next else ""
-        found = Listed(memories=listed, next=page.next)
-        return answer(found, fenced(entries) + _rest(listed) + more)
+        result = Listed(memories=listed, next=page.next)
+        return answer(result, fenced(entries) + _rest(listed) + more)
 
     async def memory_add(
         self, ctx: Context, texts: Texts, tags: Tags = None, importance: Importance = None

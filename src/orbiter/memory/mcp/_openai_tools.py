@@ -92,17 +92,17 @@ class OpenAITools:
         item = await self._handle_of_call(ctx).get(id)
         if item is None:
             raise ItemNotFoundError(id)
-        told = to_memory(item, most=_LONGEST)
+        memory = to_memory(item, most=_LONGEST)
         document = Document(
             id=item.id,
             title=_title(item.content),
-            text=told.text,
+            text=memory.text,
             url=item_uri(item.id),
             metadata={
-                "type": told.type,
-                "created_at": told.created_at.isoformat(timespec="seconds"),
-                "source": told.source,
-                "tags": ", ".join(told.tags),
+                "type": memory.type,
+                "created_at": memory.created_at.isoformat(timespec="seconds"),
+                "source": memory.source,
+                "tags": ", ".join(memory.tags),
             },
         )
         return answer(document, document.model_dump_json())

@@ -122,14 +122,16 @@ async def chat_names(handle: "ScopedMemory", begin: str) -> list[str]:
 
 async def _recent(handle: "ScopedMemory") -> str:
     page = await handle.list(limit=_RECENT)
-    most = share(len(page))
-    found = [to_memory(each, most=most).model_dump(mode="json", exclude_none=True) for each in page]
-    return _dumped({"memories": found})
+    max_chars = share(len(page))
+    memories = [
+        to_memory(each, most=max_chars).model_dump(mode="json", exclude_none=True) for each in page
+    ]
+    return _dumped({"memories": memories})
 
 
 async def _profile(handle: "ScopedMemory") -> str:
     facts = await handle.facts.all()
-    told = {
+    rows = {
         key: {
             "value": fact.value,
             "since": None if fact.valid_from == ALWAYS else fact.valid_from.isoformat(),
@@ -137,7 +139,7 @@ async def _profile(handle: "ScopedMemory") -> str:
         }
         for key, fact in list(facts.items())[:_MAX_FACTS]
     }
-    return _dumped({"facts": told, "left_out": max(0, len(facts) - _MAX_FACTS)})
+    return _dumped({"facts": rows, "left_out": max(0, len(facts) - _MAX_FACTS)})
 
 
 async def _graph(handle: "ScopedMemory") -> str:
@@ -181,14 +183,14 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
         """Answer a question from memory, and say where it comes from."""
         recalled = await handle_of_call(ctx).recall(_require_text("query", query), k=_HITS)
         hits = for_prompt(recalled)
-        told, _, _ = within_budget([known(hit) for hit in hits], _BUDGET)
-        asked = escape(query)
-        if not told:
-            return f"There are no memories about: {asked}\nSay so, and answer what you can."
+        text, _, _ = within_budget([known(hit) for hit in hits], _BUDGET)
+        question = escape(query)
+        if not text:
+            return f"There are no memories about: {question}\nSay so, and answer what you can."
         return (
-            f"Answer this question from the memories below: {asked}\n"
+            f"Answer this question from the memories below: {question}\n"
             "Name the ids you relied on. Where they contradict each other, the newer one counts; "
-            f"where they do not answer it, say so.\n\n{told}"
+            f"where they do not answer it, say so.\n\n{text}"
         )
 
     async def handoff(
@@ -202,16 +204,16 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
             raise QueryError("name the `chat` to take over, or the `topic` of the work")
         entries = await _said(handle, chat.strip()) if chat.strip() else []
         about = topic.strip() or (entries[0].content[:500] if entries else chat)
-        found = await handle.recall(about, k=_HITS)
-        shown, _, _ = within_budget([*entries, *(known(hit) for hit in found)], _BUDGET)
-        if not shown:
+        hits = await handle.recall(about, k=_HITS)
+        text, _, _ = within_budget([*entries, *(known(hit) for hit in hits)], _BUDGET)
+        if not text:
             return "There are no memories about this work. Say so, and ask what is to be done."
         return (
             "You take over work that another agent began. What it left is below: the summary and "
             "the newest messages of the conversation, newest first, then memories.\n"
             "First write, in a few lines: the goal; what is done; what was decided, and why; what "
             "is open or failed; what the person wants to be respected; the next step. Then go on "
-            f"with that step.\n\n{shown}"
+            f"with that step.\n\n{text}"
         )
 
     return [Prompt.from_function(_with_error_text(each)) for each in (recall, handoff)]

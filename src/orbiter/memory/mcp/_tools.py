@@ -93,16 +93,16 @@ def answer(result: BaseModel, text: str) -> CallToolResult:
 
 def _slim(schema: _Schema) -> _Schema:
     """Return *schema* without what says nothing."""
-    found = {name: _slimmed(name, value) for name, value in schema.items() if name != "title"}
-    choices = found.get("anyOf")
+    slim = {name: _slimmed(name, value) for name, value in schema.items() if name != "title"}
+    choices = slim.get("anyOf")
     if isinstance(choices, list) and {"type": "null"} in choices:
         rest = [each for each in choices if each != {"type": "null"}]
         if len(rest) == 1:
-            del found["anyOf"]
-            found = {**rest[0], **found}
-    if found.get("default", ...) in (None, ""):
-        del found["default"]
-    return found
+            del slim["anyOf"]
+            slim = {**rest[0], **slim}
+    if slim.get("default", ...) in (None, ""):
+        del slim["default"]
+    return slim
 
 
 def _slimmed(name: str, value: Any) -> Any:
@@ -174,16 +174,16 @@ def plain(name: str, *, most: int = _MAX_NAME) -> str:
 
 
 def _one_line(text: str, most: int) -> str:
-    shown = "".join(each if each.isprintable() else " " for each in text[:most])
-    return shown if len(text) <= most else f"{shown}…"
+    printable = "".join(each if each.isprintable() else " " for each in text[:most])
+    return printable if len(text) <= most else f"{printable}…"
 
 
 def _unknown(place: tuple[int | str, ...], takes: list[str]) -> str:
     """Say what to do about an argument that a tool has not."""
-    given = str(place[0]) if place else ""
-    if given.lower().startswith(_SCOPES):
+    name = str(place[0]) if place else ""
+    if name.lower().startswith(_SCOPES):
         return _SETTLED
-    near = get_close_matches(given, takes, n=1)
+    near = get_close_matches(name, takes, n=1)
     if len(place) == 1 and near:
         return f"there is no such argument; did you mean `{near[0]}`?"
     listed = f"; there are `{'`, `'.join(takes)}`" if takes and len(place) == 1 else ""

@@ -96,11 +96,11 @@ class Graph:
 
     async def read(self, where: Where | None = None) -> Stored:
         """Return the graph, or what of it fulfils *where*, in the order in which it came."""
-        found = Stored()
+        stored = Stored()
         every = where or {"$or": [_ENTITIES, _RELATIONS]}
         for item in reversed([item async for item in _pages(self._handle, every)]):
-            found.add(item)
-        return found
+            stored.add(item)
+        return stored
 
     async def create_entities(self, entities: Sequence[Entity]) -> list[Entity]:
         """Add those that are not there yet; return them as stored."""
@@ -119,13 +119,13 @@ class Graph:
         return list(new.values())
 
     async def add_observations(
-        self, given: Sequence[tuple[str, Sequence[str]]]
+        self, additions: Sequence[tuple[str, Sequence[str]]]
     ) -> list[tuple[str, list[str]]]:
         """Add what is not known yet of each entity; return that. All of them must be there."""
-        there = await self._entities(name for name, _ in given)
-        self._check_there(there, (name for name, _ in given))
+        there = await self._entities(name for name, _ in additions)
+        self._check_there(there, (name for name, _ in additions))
         added = []
-        for name, texts in given:
+        for name, texts in additions:
             known = there.observations[name]
             new = [each for each in dict.fromkeys(texts) if each not in known and each.strip()]
             known.update({each: [] for each in new})
@@ -159,12 +159,12 @@ class Graph:
         return gone, [name for name in wanted if name not in there.kinds]
 
     async def delete_observations(
-        self, given: Sequence[tuple[str, Sequence[str]]]
+        self, deletions: Sequence[tuple[str, Sequence[str]]]
     ) -> tuple[int, list[str]]:
         """Forget observations; return how many, and which entities are not there."""
-        there = await self._entities(name for name, _ in given)
+        there = await self._entities(name for name, _ in deletions)
         count, ids = 0, []
-        for name, texts in given:
+        for name, texts in deletions:
             known = there.observations.get(name, {})
             gone = [text for text in dict.fromkeys(texts) if text in known]
             count += len(gone)
@@ -176,7 +176,7 @@ class Graph:
         # Others may have taken at the same time what was to be left.
         after = await self._entities(there.kinds)
         await self._keep_bare(there, [name for name in there.kinds if name not in after.kinds])
-        missing = dict.fromkeys(name for name, _ in given if name not in there.kinds)
+        missing = dict.fromkeys(name for name, _ in deletions if name not in there.kinds)
         return count, list(missing)
 
     async def _keep_bare(self, there: Stored, names: Sequence[str]) -> None:
@@ -193,16 +193,16 @@ class Graph:
     async def search(self, query: str) -> tuple[list[Entity], list[Relation]]:
         """Return the entities that hold *query*; where none does, those that answer it."""
         stored = await self.read()
-        asked = query.lower()
-        found = [
+        needle = query.lower()
+        names = [
             name
             for name, kind in stored.kinds.items()
-            if any(asked in text.lower() for text in (name, kind, *stored.observations[name]))
+            if any(needle in text.lower() for text in (name, kind, *stored.observations[name]))
         ]
-        if not found and query.strip():
+        if not names and query.strip():
             hits = await self._handle.recall(query, k=_HITS, where=_ENTITIES)
-            found = [observation_of(hit.item)[0] for hit in hits]
-        return stored.part(found)
+            names = [observation_of(hit.item)[0] for hit in hits]
+        return stored.part(names)
 
     async def _entities(self, names: Iterable[str]) -> Stored:
         wanted = list(dict.fromkeys(names))
@@ -244,10 +244,10 @@ def _check(what: str, text: str) -> None:
 
 
 def _relation(item: MemoryItem) -> Relation | None:
-    found = item.metadata.extra.get("relation")
-    if not isinstance(found, Mapping):
+    relation = item.metadata.extra.get("relation")
+    if not isinstance(relation, Mapping):
         return None
-    ends = [found.get(name) for name in ("from", "to", "relationType")]
+    ends = [relation.get(name) for name in ("from", "to", "relationType")]
     if not all(isinstance(end, str) and end for end in ends):
         return None
     begin, to, kind = (str(end) for end in ends)

@@ -100,10 +100,10 @@ class MemoryServer(SDKServer):
             return refused(f"unknown tool `{plain(name, most=80)}`; use one of `{listed}`")
         try:
             # Models write `null` for what they leave out.
-            given = {name: value for name, value in arguments.items() if value is not None}
+            present = {name: value for name, value in arguments.items() if value is not None}
             # History names the calling program, unless a key or `by=` names somebody.
             with acting_as(source_of_call(context)):
-                result: CallToolResult = await tool.run(given, context, convert_result=True)
+                result: CallToolResult = await tool.run(present, context, convert_result=True)
         except ToolError as exc:
             takes = tool.parameters.get("properties", {})
             return refused(error_text(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
@@ -125,9 +125,11 @@ class MemoryServer(SDKServer):
         for each in prompt.arguments or ():
             if each.required and each.name not in (arguments or {}):
                 raise mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
-        for given in arguments or {}:
-            if given not in [each.name for each in prompt.arguments or ()]:
-                raise mistake(f"the prompt `{name}` has no argument `{given[:80]}`; leave it out")
+        for argument in arguments or {}:
+            if argument not in [each.name for each in prompt.arguments or ()]:
+                raise mistake(
+                    f"the prompt `{name}` has no argument `{argument[:80]}`; leave it out"
+                )
         render: Any = prompt.fn
         text = await render(ctx=context, **(arguments or {}))
         message = {"role": "user", "content": {"type": "text", "text": text}}

@@ -228,9 +228,9 @@ def blocking_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _wait(
     function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
-    given = [unwrap(value) for value in args]
-    named = {key: _guarded(unwrap(value)) for key, value in kwargs.items()}
-    return call(lambda: function(*given, **named))
+    positional = [unwrap(value) for value in args]
+    keywords = {key: _guarded(unwrap(value)) for key, value in kwargs.items()}
+    return call(lambda: function(*positional, **keywords))
 
 
 def async_form(handle: Any) -> Any:
@@ -255,10 +255,10 @@ def unwrap(value: object) -> object:
 
 def _on_loop(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
-        given = [unwrap(value) for value in args]
-        named = {key: unwrap(value) for key, value in kwargs.items()}
+        positional = [unwrap(value) for value in args]
+        keywords = {key: unwrap(value) for key, value in kwargs.items()}
         try:
-            return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
+            return _handed_out(self, lambda twin: getattr(twin, name)(*positional, **keywords))
         except BaseException as exc:  # noqa: BLE001 - it is raised again
             raise with_short_traceback(exc)  # noqa: B904 - the same error
 
@@ -331,11 +331,13 @@ def _dressed(method: Callable[..., Any], function: Callable[..., Any]) -> Callab
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of *function* as it is in the blocking form."""
-    found = inspect.signature(function)
+    signature = inspect.signature(function)
     parameters = [
-        each.replace(annotation=_typed(each.annotation)) for each in found.parameters.values()
+        each.replace(annotation=_typed(each.annotation)) for each in signature.parameters.values()
     ]
-    return found.replace(parameters=parameters, return_annotation=_typed(found.return_annotation))
+    return signature.replace(
+        parameters=parameters, return_annotation=_typed(signature.return_annotation)
+    )
 
 
 def _typed(annotation: Any) -> Any:

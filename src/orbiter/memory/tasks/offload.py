@@ -160,7 +160,7 @@ def find_words(pattern: re.Pattern[str], text: str, *, reach: int) -> Iterator[s
         if len(piece) <= 2 * SLICE:
             yield from pattern.findall(piece)
         else:
-            yield from (found[0] for found in find_all(pattern, piece, reach=reach))
+            yield from (match[0] for match in find_all(pattern, piece, reach=reach))
 
 
 def find_all(pattern: re.Pattern[str], text: str, *, reach: int) -> Iterator[re.Match[str]]:
@@ -172,17 +172,17 @@ def find_all(pattern: re.Pattern[str], text: str, *, reach: int) -> Iterator[re.
     at = 0
     while at < len(text):
         end = at + SLICE
-        for found in pattern.finditer(text, at, end + reach):
-            if found.start() >= end:
+        for match in pattern.finditer(text, at, end + reach):
+            if match.start() >= end:
                 break
-            if found.end() > end:  # it may be longer still
-                whole = pattern.search(text, found.start())
+            if match.end() > end:  # it may be longer still
+                whole = pattern.search(text, match.start())
                 if whole is None:
                     return
                 yield whole
                 end = whole.end()
                 break
-            yield found
+            yield match
         at = end
 
 
@@ -216,9 +216,9 @@ def replace_all(
     done = 0
     for start in range(0, len(text), SLICE):
         end = start + SLICE
-        for found in pattern.finditer(text, max(start, done), end + reach):
-            if found.start() >= end:
+        for match in pattern.finditer(text, max(start, done), end + reach):
+            if match.start() >= end:
                 break
-            parts += (text[done : found.start()], make(found))
-            done = found.end()
+            parts += (text[done : match.start()], make(match))
+            done = match.end()
     return "".join([*parts, text[done:]])

@@ -44,9 +44,9 @@ def _load_where(value: Any) -> Any:
 
     A call without a server takes any number; here a short request must not keep others waiting.
     """
-    found = must_be_object(value)
+    where = must_be_object(value)
     count = 0
-    waiting: list[dict[str, Any] | list[Any]] = [found]
+    waiting: list[dict[str, Any] | list[Any]] = [where]
     while waiting:
         inner = waiting.pop()
         parts = inner.values() if isinstance(inner, dict) else inner
@@ -54,7 +54,7 @@ def _load_where(value: Any) -> Any:
         if count > _MAX_VALUES:
             raise QueryError(f"`where` has more than {_MAX_VALUES:,} values; ask in several calls")
         waiting.extend(part for part in parts if isinstance(part, dict | list))
-    return found
+    return where
 
 
 WHERE: Codec[Any] = Codec(

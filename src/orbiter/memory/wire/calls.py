@@ -52,25 +52,25 @@ def write_call(
 
     What is the method's own default is not sent. What cannot be sent is a `QueryError`.
     """
-    found: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}, "body": {}}
+    places: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     sides = ((TARGET_PARAMS[operation.target], target or {}), (operation.params, arguments))
-    for params, given in sides:
-        if unknown := given.keys() - {param.name for param in params}:
+    for params, values in sides:
+        if unknown := values.keys() - {param.name for param in params}:
             raise TypeError(f"`{operation.id}` takes no `{min(unknown)}`")
         for param in params:
-            value = given.get(param.name, param.default)
+            value = values.get(param.name, param.default)
             if value is REQUIRED:
                 raise TypeError(f"`{operation.id}` needs `{param.name}`")
             if param.default is REQUIRED or not _is_default(value, param.default):
                 dumped = dump_param(param, value)
                 is_body = param.place == "body"
-                found[param.place][param.wire_name] = (
+                places[param.place][param.wire_name] = (
                     dumped if is_body else dump_text(param, dumped)
                 )
-    path = "/".join(_segment(part, found["path"]) for part in operation.path.split("/"))
+    path = "/".join(_segment(part, places["path"]) for part in operation.path.split("/"))
     has_body = any(param.place == "body" for param in operation.params)
-    body = found["body"] if has_body or operation.verb != "GET" else None
-    return Call(operation.verb, path, found["query"], found["header"], body)
+    body = places["body"] if has_body or operation.verb != "GET" else None
+    return Call(operation.verb, path, places["query"], places["header"], body)
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -160,12 +160,12 @@ def parse(text: str, *, in_steps: bool = False) -> Any:
     go on meanwhile: the usual way keeps the interpreter's lock until all is read.
     """
     try:
-        found = (_STEPPING if in_steps else _DECODER).decode(text)
+        value = (_STEPPING if in_steps else _DECODER).decode(text)
     except RecursionError:
         raise _too_deep() from None
-    if _is_too_deep(found):
+    if _is_too_deep(value):
         raise _too_deep()
-    return found
+    return value
 
 
 def _too_deep() -> ValueError:
@@ -202,12 +202,12 @@ def _new_decoder() -> json.JSONDecoder:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # adds
         raise ValueError(f"`{twice[:100]}` appears in it twice")
-    return found
+    return members
 
 
 _DECODER, _STEPPING = _new_decoder(), _new_decoder()

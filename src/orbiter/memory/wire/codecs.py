@@ -96,20 +96,20 @@ def _dump_text(value: Any) -> Any:
 
 
 def _load_number(value: Any) -> float:
-    found: float = _must((int, float), "a number")(value)
-    if not math.isfinite(found):
-        raise ValueError(f"must be a finite number, not {found}")
-    return found
+    number: float = _must((int, float), "a number")(value)
+    if not math.isfinite(number):
+        raise ValueError(f"must be a finite number, not {number}")
+    return number
 
 
 _load_whole = _must(int, "a whole number")
 
 
 def _load_small(value: Any) -> int:
-    found: int = _load_whole(value)
-    if abs(found) >= 2**53:
-        raise ValueError(f"must be less than 2**53, not {short_repr(found)}")
-    return found
+    number: int = _load_whole(value)
+    if abs(number) >= 2**53:
+        raise ValueError(f"must be less than 2**53, not {short_repr(number)}")
+    return number
 
 
 def _plain(value: Any) -> Any:
@@ -152,12 +152,12 @@ def _load_instant(value: Any) -> datetime:
     if not isinstance(value, str) or len(value) < len("2024-05-31T12:00Z") or value[10] not in "Tt":
         raise ValueError(f"{way}, not {short_repr(value)}")
     try:
-        found = datetime.fromisoformat(value)
+        instant = datetime.fromisoformat(value)
     except ValueError:
         raise ValueError(f"{way}, not {short_repr(value)}") from None
-    if found.tzinfo is None:
+    if instant.tzinfo is None:
         raise ValueError(f"{way}, with its offset; {short_repr(value)} has none")
-    return to_utc(found)
+    return to_utc(instant)
 
 
 INSTANT: Codec[datetime] = Codec(
@@ -273,7 +273,7 @@ def read_tags(header: str) -> list[int] | None:
     """
     if header.strip() == ANY:
         return None
-    place, found = 0, []
+    place, versions = 0, []
     while True:
         tag = _TAG.match(header, place)
         if tag is None:
@@ -283,10 +283,10 @@ def read_tags(header: str) -> list[int] | None:
         if tag[1]:
             raise ValueError(f'must be a strong tag, such as `"3"`, not {short_repr(header)}')
         if _VERSION.fullmatch(tag[2]):
-            found.append(int(tag[2]))
+            versions.append(int(tag[2]))
         place = tag.end()
         if place == len(header):
-            return found
+            return versions
         if header[place] != ",":
             raise ValueError(
                 f'must be tags with commas between, such as `"3"`, not {short_repr(header)}'

@@ -83,9 +83,9 @@ def dump_error(error: BaseException) -> tuple[int, dict[str, Any]]:
     """Return the status and the problem that tell of *error*."""
     status = status_of(error)
     if isinstance(error, ValidationError):
-        found = [_dump_line(line) for line in error.errors(include_url=False)]
+        lines = [_dump_line(line) for line in error.errors(include_url=False)]
         where = problem(status, _first_lines(error), kind="ValidationError")
-        return status, {**where, "model": error.title, "errors": found}
+        return status, {**where, "model": error.title, "errors": lines}
     name = _name(error)
     if name is None:
         return status, problem(
@@ -126,28 +126,28 @@ def _first_lines(error: ValidationError) -> str:
 
 
 def _dump_line(line: Any) -> dict[str, Any]:
-    given = line.get("input")
+    raw = line.get("input")
     context = {key: str(value) if isinstance(value, Exception) else value
                for key, value in line.get("ctx", {}).items()}  # fmt: skip
     return {
         "type": line["type"],
         "loc": [_clean(each) if isinstance(each, str) else each for each in line["loc"]],
         "msg": _clean(line["msg"]),
-        "input": given if _is_short(given) and _is_json(given) else short_repr(given),
+        "input": raw if _is_short(raw) and _is_json(raw) else short_repr(raw),
         "ctx": context if _is_json(context) else {},
     }
 
 
-def load_error(status: int, found: Mapping[str, Any]) -> Exception:
+def load_error(status: int, body: Mapping[str, Any]) -> Exception:
     """Return the error that a problem tells of, of the same class, with the same words."""
-    kind = str(found.get("type", "")).removeprefix(TYPE)
-    detail = found.get("detail")
+    kind = str(body.get("type", "")).removeprefix(TYPE)
+    detail = body.get("detail")
     words = detail if isinstance(detail, str) and detail else f"the server answered {status}"
     if kind == "ValidationError":
-        return _load_validation(found, words)
+        return _load_validation(body, words)
     if kind in _FAMILY:
-        given = found.get("attributes")
-        return _remade(_FAMILY[kind], words, given if isinstance(given, Mapping) else {})
+        attributes = body.get("attributes")
+        return _remade(_FAMILY[kind], words, attributes if isinstance(attributes, Mapping) else {})
     return _by_status(status)(words)
 
 
@@ -171,11 +171,11 @@ def _by_status(status: int) -> type[MemoryError]:
     return errors.QueryError
 
 
-def _load_validation(found: Mapping[str, Any], words: str) -> Exception:
-    lines = found.get("errors")
+def _load_validation(body: Mapping[str, Any], words: str) -> Exception:
+    lines = body.get("errors")
     try:
         return ValidationError.from_exception_data(
-            str(found.get("model", "Memory")),
+            str(body.get("model", "Memory")),
             [_load_line(line) for line in lines] if isinstance(lines, list) else [],
         )
     except (KeyError, TypeError, ValueError):  # another pydantic than the server's

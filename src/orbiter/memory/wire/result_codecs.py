@@ -244,10 +244,10 @@ def _messages_schema() -> dict[str, Any]:
 
 
 MESSAGES: Codec["ProviderMessages"] = Codec(
-    lambda found: {
-        "format": found.format,
-        "messages": _RAW_MESSAGES.dump(list(found)),
-        "system": found.system,
+    lambda messages: {
+        "format": messages.format,
+        "messages": _RAW_MESSAGES.dump(list(messages)),
+        "system": messages.system,
     },
     _load_messages,
     _messages_schema,
