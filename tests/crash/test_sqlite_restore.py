@@ -15,7 +15,7 @@ import pytest
 from tests.crash._children import Child
 
 from orbiter.memory import AgentMemory, HumanMemory, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite.file_checks import ANY, MOST, marks_in_file
+from orbiter.memory.backends.sqlite.file_checks import ANY, MAX_MARKS, marks_in_file
 from orbiter.memory.errors import StorageError
 from orbiter.memory.testing import HashEmbeddings
 
@@ -206,7 +206,7 @@ async def test_marks_of_writers_stay_few(tmp_path: Path) -> None:
         await fill(path, f"{number}")
     assert len(marks_in_file(str(path))) == 2
 
-    stores = [SQLiteMemoryStore(path) for _ in range(MOST + 10)]
+    stores = [SQLiteMemoryStore(path) for _ in range(MAX_MARKS + 10)]
     for store in stores:  # in one process, where nobody may look into the file itself
         await store.init()
         await store.add(HumanMemory(content="x"))
@@ -214,7 +214,7 @@ async def test_marks_of_writers_stay_few(tmp_path: Path) -> None:
         await store.close()
 
     marks = marks_in_file(str(path))
-    assert len(marks) <= MOST + 1
+    assert len(marks) <= MAX_MARKS + 1
     assert ANY in marks
     assert await words_in(path) == {"0", "1", "2", "3", "4", "x"}
 

@@ -89,10 +89,10 @@ SQL_BUGS = {
         "            pass\n",
     ),
     "any version is the expected one": Bug(
-        "an_expected_version_guards", "        if found != expected:\n", "        if False:\n"
+        "an_expected_version_guards", "        if current != expected:\n", "        if False:\n"
     ),
     "a deleted item is expected at its version": Bug(
-        "a_deleted_item_is_expected", "found = 0 if deleted else version", "found = version"
+        "a_deleted_item_is_expected", "current = 0 if deleted else version", "current = version"
     ),
     "deleting again succeeds again": Bug(
         "a_deleted_item_can_be_restored",

@@ -138,8 +138,8 @@ class StoreAdapter(AsyncContextStore):
     @property
     def embeddings(self) -> Embeddings | None:
         """What makes the vectors of the store, if it has any."""
-        found = getattr(self.store, "embeddings", None)
-        return found if isinstance(found, Embeddings) else None
+        model = getattr(self.store, "embeddings", None)
+        return model if isinstance(model, Embeddings) else None
 
     async def init(self) -> None:
         """Open the store, if it is one that is opened."""
@@ -263,12 +263,12 @@ class StoreAdapter(AsyncContextStore):
             left = len(await self._all(metadata))
         else:
             raise EmptyFilterError()
-        told = (f"{left} items are still found; repeat the erasure",) if left else ()
-        return Erasure(items=removed, problems=told)
+        problems = (f"{left} items are still found; repeat the erasure",) if left else ()
+        return Erasure(items=removed, problems=problems)
 
     async def _of(self, ids: Sequence[str], scope: MemoryMetadata | None) -> list[MemoryItem]:
-        found = [await self.store.get(item_id) for item_id in check_several_ids(ids)]
-        return [item for item in found if item and Query(metadata=scope).matches(item)]
+        items = [await self.store.get(item_id) for item_id in check_several_ids(ids)]
+        return [item for item in items if item and Query(metadata=scope).matches(item)]
 
     async def _write(self, items: Sequence[MemoryItem]) -> None:
         if isinstance(self.store, BatchStore):
@@ -367,11 +367,11 @@ class StoreAdapter(AsyncContextStore):
             items = await self.store.items(metadata=metadata)
             return items if order == "insertion" else sorted(items, key=_created_at)
         try:
-            found = await self.store.search(metadata=metadata, limit=_EVERYTHING)
+            candidates = await self.store.search(metadata=metadata, limit=_EVERYTHING)
         except EmptyFilterError:  # it filters by other fields only
-            found = await self.store.search(limit=_EVERYTHING)
-        asked, now = Query(metadata=metadata), datetime.now(UTC)
-        items = [item for item in found if asked.matches(item, now=now)]
+            candidates = await self.store.search(limit=_EVERYTHING)
+        query, now = Query(metadata=metadata), datetime.now(UTC)
+        items = [item for item in candidates if query.matches(item, now=now)]
         if items and items[0].created_at >= items[-1].created_at:  # the newest first, as it should
             items.reverse()
         return sorted(items, key=_created_at)
@@ -463,10 +463,10 @@ def page_of(
         low = _place("after", newer, items)
     if (older := check_cursor("before", before)) is not None:
         high = _place("before", older, items)
-    found = [item for item in items[low:high] if query.matches(item)]
-    kept = found[: query.limit] if newer is not None else found[len(found) - query.limit :]
-    if query.limit >= len(found):
-        kept = found
+    matching = [item for item in items[low:high] if query.matches(item)]
+    kept = matching[: query.limit] if newer is not None else matching[len(matching) - query.limit :]
+    if query.limit >= len(matching):
+        kept = matching
     return kept[::-1]
 
 

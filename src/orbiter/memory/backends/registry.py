@@ -178,8 +178,8 @@ def _made(
         name = getattr(factory, "__name__", scheme).removesuffix("MemoryStore")
         raise UnsupportedError(f"{name} keeps no audit log; SQLite and Postgres do")
     options = {"embeddings": embeddings, "audit": audit}
-    given = {name: value for name, value in options.items() if name in taken}
-    store: AgentStore = factory(address, **given)
+    accepted = {name: value for name, value in options.items() if name in taken}
+    store: AgentStore = factory(address, **accepted)
     if isinstance(_schemes.get(scheme), str):  # ours need no adapter, and programs start sooner
         return store
     from orbiter.memory.backends.adapter import as_agent_store  # noqa: PLC0415

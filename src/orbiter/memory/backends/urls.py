@@ -92,30 +92,30 @@ def identity(dsn: str) -> str | None:
     if parts is None:
         return None
     scheme = "postgresql" if parts.scheme in _POSTGRES else parts.scheme
-    asked = dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query))
     who, _, hosts = parts.netloc.rpartition("@")
     path = unquote(parts.path.strip("/"))
     if scheme == "postgresql":
-        user = unquote(who.partition(":")[0]) or asked.get("user", "")
+        user = unquote(who.partition(":")[0]) or options.get("user", "")
         # Whose it is counts: a user may have tables of their own in one database.
-        name = path or asked.get("dbname") or asked.get("database") or user
-        where = _hosts(hosts or asked.get("host", ""), asked.get("port", "5432"))
+        name = path or options.get("dbname") or options.get("database") or user
+        where = _hosts(hosts or options.get("host", ""), options.get("port", "5432"))
         return f"{scheme}://{quote(user, safe='')}@{where}/{quote(name, safe='')}"
     if scheme.endswith("sentinel"):
         service, _, path = path.partition("/")
-        return f"{scheme}://{_hosts(hosts, '26379')}/{service}/{asked.get('db') or path or 0}"
-    return f"{scheme}://{_hosts(hosts or 'localhost', '6379')}/{asked.get('db') or path or 0}"
+        return f"{scheme}://{_hosts(hosts, '26379')}/{service}/{options.get('db') or path or 0}"
+    return f"{scheme}://{_hosts(hosts or 'localhost', '6379')}/{options.get('db') or path or 0}"
 
 
-def _hosts(given: str, port: str) -> str:
+def _hosts(listed: str, port: str) -> str:
     """Return hosts with their ports, in one order: each leads to the same."""
-    found = set()
-    for each in given.split(","):
+    spelled = set()
+    for each in listed.split(","):
         plain = _HOST.fullmatch(each)
         host, own = plain.groups() if plain else (each, None)
         # A name has no case; the folder of a socket does.
-        found.add((host if host.startswith("/") else host.lower()) + (own or f":{port}"))
-    return ",".join(sorted(found))
+        spelled.add((host if host.startswith("/") else host.lower()) + (own or f":{port}"))
+    return ",".join(sorted(spelled))
 
 
 def scrubbed(text: str, dsn: str) -> str:

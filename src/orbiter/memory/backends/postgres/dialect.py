@@ -18,9 +18,9 @@ from orbiter.memory.backends.postgres.upsert import (
     CREATED,
     FOLD,
     FOLD_APART,
-    GIVEN,
     MOVED_TO,
     ONE_IN_TURN,
+    TYPES,
     USER_KEY,
     VALUES,
     bound_rows,
@@ -198,25 +198,25 @@ class PostgresDialect(Dialect):
             f" AND f.folded LIKE {pattern} AND f.digest = {DIGEST}))"
         )
 
-    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+    def find(self, needle: str, compiled: Filter, tail: str, newest: Rows) -> Steps[Rows]:
         """Ask the trigrams, or read the rows of a scope that has few."""
         counted = yield Statement(
             "SELECT count(*) FROM (SELECT 1 FROM memory_items"
-            f" WHERE {' AND '.join(asked.scope)} LIMIT {FEW + 1}) AS counted",
-            asked.scope_args,
+            f" WHERE {' AND '.join(compiled.scope)} LIMIT {FEW + 1}) AS counted",
+            compiled.scope_args,
         )
         if counted[0][0] <= operations.PROBE:
             return newest
-        args = Args(self, asked.args)
+        args = Args(self, compiled.args)
         bound = args.bind(needle)
-        where = " AND ".join([*asked.scope, *asked.rest])
+        where = " AND ".join([*compiled.scope, *compiled.rest])
         columns = f"{self.columns}, {self.place}"
         plain, beside = "memory_items", "memory_folded"
         chunks = rarest_trigrams(needle) if counted[0][0] > FEW else []
         if chunks:
             # Fenced off by OFFSET: a plan made for any user would read all rows of this one, too.
             pattern = args.bind(f"%{'%'.join(chunks)}%")
-            cut = " AND ".join(each for each in asked.scope if each.startswith("user_key"))
+            cut = " AND ".join(each for each in compiled.scope if each.startswith("user_key"))
             plain = (
                 f"(SELECT * FROM memory_items WHERE {FOLDED} LIKE {pattern}"
                 f"{cut and f' AND {cut}'} OFFSET 0) AS memory_items"
@@ -300,13 +300,13 @@ class PostgresDialect(Dialect):
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
         if not many and not fold:
-            one = f"SELECT {placed(GIVEN)}{ONE_IN_TURN}" if in_turn else f"VALUES ({placed(GIVEN)})"
+            one = f"SELECT {placed(TYPES)}{ONE_IN_TURN}" if in_turn else f"VALUES ({placed(TYPES)})"
             source = one.replace("$5::text", "$5::text::jsonb")
             return f"{self._insert(source, again=again)} RETURNING m.id, m.version"
-        given = bound_rows(many=many, fold=fold)
+        bound = bound_rows(many=many, fold=fold)
         put = self._insert(f"SELECT {VALUES}, seq FROM numbered ORDER BY id", again=again)
         return (
-            f"WITH given AS ({given}), {numbered(in_turn, fold)},"
+            f"WITH given AS ({bound}), {numbered(in_turn, fold)},"
             f" put AS ({put} RETURNING m.id, m.version)"
             f"{FOLD if fold else ''} SELECT id, version FROM put"
         )

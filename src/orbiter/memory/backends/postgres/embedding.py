@@ -133,11 +133,11 @@ def keep(
         for number, vector in enumerate(each.vectors)
     ]
     if values:
-        given = "text[]" if kind.is_vector else "bytea[]"
+        array_type = "text[]" if kind.is_vector else "bytea[]"
         yield Statement(
             "INSERT INTO memory_vectors (model, user_key, id, passage, embedding)"
             f" SELECT $1, user_key, id, passage, embedding{'::vector' if kind.is_vector else ''}"
-            f" FROM unnest($2::text[], $3::text[], $4::int[], $5::{given})"
+            f" FROM unnest($2::text[], $3::text[], $4::int[], $5::{array_type})"
             " AS v (user_key, id, passage, embedding) ON CONFLICT DO NOTHING",
             [model.key, *columns(values, 4)],
         )

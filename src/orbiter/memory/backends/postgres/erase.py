@@ -252,14 +252,14 @@ def look(
     texts = [each.trace.decode(errors="replace") for each in probes if not each.is_term]
     texts = [text for text in texts if "\ufffd" not in text and "\0" not in text]
     names = [text for text in texts if text in wanted.values()]
-    found: dict[str, list[str]] = {}
+    by_place: dict[str, list[str]] = {}
     problems = []
     every = yield from tables()
     for table in every:
         if table.name not in SOURCES:
             # What is made of another's words may look the same; it is asked for by its owner.
             several = names if table.has_id or table.has_owner else texts
-            found[f"the table `{table.name}`"] = yield from traces(table, several)
+            by_place[f"the table `{table.name}`"] = yield from traces(table, several)
         if table.has_owner and "user_id" in wanted:
             left = yield from owned(table, wanted["user_id"])
             problems += (
@@ -271,19 +271,19 @@ def look(
     for name, left in (yield from orphan_rows.count(dialect)).items():
         if left and not any(f"`{name}`" in problem for problem in problems):
             problems.append(f"{left} rows of `{name}` belong to nothing; repeat the erasure")
-    found[SAMPLES] = yield from statistics(texts)
-    asked = sorted({probe for several in found.values() for probe in several})
+    by_place[SAMPLES] = yield from statistics(texts)
+    suspects = sorted({probe for several in by_place.values() for probe in several})
     held: set[str] = set()
-    for table in every if asked else ():
+    for table in every if suspects else ():
         if table.name in SOURCES:
-            held.update((yield from traces(table, asked)))
+            held.update((yield from traces(table, suspects)))
     # Samples are also of what is made of another's words; whose that is was asked above.
     made = [table for table in every if table.has_id or table.has_owner]
-    for table in made if set(found[SAMPLES]) - held else ():
-        found[SAMPLES] = sorted(
-            set(found[SAMPLES]) - set((yield from traces(table, found[SAMPLES])))
+    for table in made if set(by_place[SAMPLES]) - held else ():
+        by_place[SAMPLES] = sorted(
+            set(by_place[SAMPLES]) - set((yield from traces(table, by_place[SAMPLES])))
         )
-    for where, several in found.items():
+    for where, several in by_place.items():
         if left := len(set(several) - held):
             problems.append(f"{where} holds {left} traces of it; repeat the erasure")
     return len(every), problems

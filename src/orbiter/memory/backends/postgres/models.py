@@ -123,8 +123,8 @@ async def _begin(
     )
     if not rows and dimension <= LONGEST_VECTOR:
         await _use_pgvector(driver, connection)
-    found = await driver.fetch_row(connection, _KIND)
-    await _make_index(driver, connection, Kind(*found), number, dimension)
+    kind = await driver.fetch_row(connection, _KIND)
+    await _make_index(driver, connection, Kind(*kind), number, dimension)
     if layout.is_held:
         script = derived_tables.QUEUE_ALL.format(number=number)
         await driver.execute(

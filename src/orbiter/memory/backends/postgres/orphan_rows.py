@@ -25,17 +25,17 @@ def sweep(dialect: PostgresDialect) -> Steps[int]:
     every = " UNION ".join(
         f"SELECT d.user_key, d.id FROM {table} AS d WHERE {_is_stray(dialect)}" for table in BESIDE
     )
-    found = yield Statement(f"SELECT user_key, id FROM ({every}) AS d ORDER BY 1, 2 LIMIT {SOME}")
-    owners = sorted({row[0] for row in found} | set((yield from _miscounted())))
+    strays = yield Statement(f"SELECT user_key, id FROM ({every}) AS d ORDER BY 1, 2 LIMIT {SOME}")
+    owners = sorted({row[0] for row in strays} | set((yield from _miscounted())))
     if not owners:
         return 0
     yield Statement(LOCKED, [owners])
-    for table in BESIDE if found else ():
+    for table in BESIDE if strays else ():
         # Asked again behind the lock: there may be an item of that id by now.
         yield Statement(
             f"DELETE FROM {table} AS d USING unnest($1::text[], $2::text[]) AS g (user_key, id)"
             f" WHERE d.user_key = g.user_key AND d.id = g.id AND {_is_stray(dialect)}",
-            [[row[0] for row in found], [row[1] for row in found]],
+            [[row[0] for row in strays], [row[1] for row in strays]],
         )
     yield from _recount(owners)
     return len(owners)
@@ -45,16 +45,16 @@ def count(dialect: PostgresDialect) -> Steps[dict[str, int]]:
     """Return how many rows of items that are gone each table holds."""
     # What waits is about to go: an item has just become another's.
     waits = "SELECT 1 FROM memory_pending AS w WHERE w.user_key = d.user_key AND w.id = d.id"
-    found = {}
+    counts = {}
     for table in BESIDE:
         if table != "memory_pending":
             rows = yield Statement(
                 f"SELECT count(*) FROM {table} AS d WHERE {_is_stray(dialect)}"
                 f" AND NOT EXISTS ({waits})"
             )
-            found[table] = int(rows[0][0])
-    found["memory_terms"] = len((yield from _miscounted()))
-    return found
+            counts[table] = int(rows[0][0])
+    counts["memory_terms"] = len((yield from _miscounted()))
+    return counts
 
 
 def _is_stray(dialect: PostgresDialect) -> str:

@@ -116,16 +116,16 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             )
 
         await self._index_own(query)
-        while isinstance(found := await self._read(ask), str):
-            done.append(found)
-            if found == "indexing":
+        while isinstance(answer := await self._read(ask), str):
+            done.append(answer)
+            if answer == "indexing":
                 await self._index_words(query)
                 continue
             with suppress(MemoryError):  # else what is over is counted, but not found
                 await self.sweep()
         if look is not None:
             self._saw_waiting(look.waiting, writes=writes)
-        rows, frequency, passages = found
+        rows, frequency, passages = answer
         return await decode_all(rows), frequency, passages
 
     async def sweep(self) -> int:
@@ -163,8 +163,8 @@ class PostgresRecall(PostgresRunner, SQLRecall):
         await super()._start_embedding()
 
     async def _register(self, name: str, dimension: int, *, rebuild: bool) -> None:
-        found = await self._models()
-        if found and not rebuild:
+        known = await self._models()
+        if known and not rebuild:
             return
         pool = self._opened()
         await self._driver.retry(
@@ -174,8 +174,8 @@ class PostgresRecall(PostgresRunner, SQLRecall):
         )
 
     async def _models(self) -> list[Model]:
-        found, self._kind = await self._read(models.models)
-        return found
+        known, self._kind = await self._read(models.models)
+        return known
 
     async def _begin_model(self, name: str, dimension: int) -> Model:
         if self._layout.is_held:
@@ -184,12 +184,12 @@ class PostgresRecall(PostgresRunner, SQLRecall):
                 "bypasses row-level security"
             )
         await self._register(name, dimension, rebuild=True)
-        found = await self._models()
+        known = await self._models()
         return next(
             model
-            for model in found
+            for model in known
             if (model.name, model.dimension) == (name, dimension)
-            and (not model.is_current or len(found) == 1)
+            and (not model.is_current or len(known) == 1)
         )
 
     async def _finish_model(self, model: Model) -> None:
@@ -212,15 +212,15 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             await self._queue(model)
             self._has_taken = True
             with reading_from("primary"):  # it writes who has taken them
-                found = await self._read(
+                taken = await self._read(
                     lambda: embedding.take(
                         self._dialect, model, count, self._taker, embedding.LEASE
                     )
                 )
-            self._has_taken = found is not None and bool(found[0])
-            if found is None:
+            self._has_taken = taken is not None and bool(taken[0])
+            if taken is None:
                 return None
-            items, is_left = found
+            items, is_left = taken
             if items or not is_left:
                 return items
             await asyncio.sleep(PATIENCE)

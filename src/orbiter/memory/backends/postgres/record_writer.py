@@ -33,7 +33,7 @@ _KINDS = {
     "version": "integer",
     "place": "bigint",
 }
-_GIVEN = (
+_BOUND_ROWS = (
     "SELECT * FROM unnest("
     + ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_KINDS.values(), 1))
     + f") WITH ORDINALITY AS given ({', '.join(_KINDS)}, n)"
@@ -108,7 +108,7 @@ class PostgresRecordWriter(RecordWriter):
     )
 
     _insert = (
-        f"WITH given AS ({_GIVEN}), {_NUMBERED}, put AS (INSERT INTO memory_items"
+        f"WITH given AS ({_BOUND_ROWS}), {_NUMBERED}, put AS (INSERT INTO memory_items"
         f" AS m ({_COLUMNS}, seq) SELECT {_VALUES}, seq FROM numbered ORDER BY id"
         " ON CONFLICT (id) DO UPDATE SET version = m.version WHERE false RETURNING m.id)"
         " SELECT id FROM put"
@@ -219,7 +219,7 @@ class PartitionedRecordWriter(PostgresRecordWriter):
 
     _insert = (
         f"WITH given AS (SELECT *, coalesce(metadata::jsonb->>'user_id', '') AS user_key"
-        f" FROM ({_GIVEN}) AS given), {_NUMBERED},"
+        f" FROM ({_BOUND_ROWS}) AS given), {_NUMBERED},"
         " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
         " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key WHERE false"
         " RETURNING i.id),"

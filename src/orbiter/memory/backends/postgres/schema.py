@@ -181,8 +181,8 @@ def field(name: str) -> str:
 
 def _index(name: str, *fields: str) -> str:
     columns = ", ".join((*(field(each) for each in fields), "created_at", "seq"))
-    given = "".join(f" AND {field(each)} IS NOT NULL" for each in fields)
-    return f"CREATE INDEX {name} ON memory_items ({columns}) WHERE deleted = 0{given};\n"
+    conditions = "".join(f" AND {field(each)} IS NOT NULL" for each in fields)
+    return f"CREATE INDEX {name} ON memory_items ({columns}) WHERE deleted = 0{conditions};\n"
 
 
 _INDEXES = (

@@ -65,10 +65,10 @@ def _terms(text: str) -> list[str]:
 
 def _passages(content: str, indexed_by: object) -> list[str]:
     texts = index_texts(content, indexed_by)
-    found = [passage for text in texts for passage in words.passages(text)]
-    if len(found) > MAX_PASSAGES:
-        found[MAX_PASSAGES - 1 :] = ["\n".join(found[MAX_PASSAGES - 1 :])]
-    return found
+    passages = [passage for text in texts for passage in words.passages(text)]
+    if len(passages) > MAX_PASSAGES:
+        passages[MAX_PASSAGES - 1 :] = ["\n".join(passages[MAX_PASSAGES - 1 :])]
+    return passages
 
 
 def expected(owner: str, content: str, indexed_by: object) -> list[str]:

@@ -29,7 +29,7 @@ Unfinished = Literal["indexing", "sweeping"]
 """What an index may be behind with: items that wait for it, or are over and still counted."""
 
 
-class _Asked(NamedTuple):
+class _WeighedTerms(NamedTuple):
     """A question with the weights of its terms, rarest first."""
 
     terms: list[str]
@@ -105,7 +105,7 @@ def _weigh(
     owner: str | None,
     awaited: Collection[Unfinished],
     look: "Look | None",
-) -> Steps[_Asked]:
+) -> Steps[_WeighedTerms]:
     kept = [term[:LONGEST] for term in terms]
     dialect = _dialect(operations)
     args = Args(dialect, [[*kept, *([] if owner is None else [mark(owner)])]])
@@ -138,14 +138,16 @@ def _weigh(
     unfinished = [what for name, what in _MARKS.items() if counts.pop(name, None)]
     passages = counts.get(" ", 0)
     frequency = {term: counts.get(cut, 0) for term, cut in zip(terms, kept, strict=True)}
-    found = sorted({cut for cut in kept if cut in counts}, key=lambda term: (counts[term], term))
+    known_terms = sorted(
+        {cut for cut in kept if cut in counts}, key=lambda term: (counts[term], term)
+    )
     few = total = 0
-    for term in found:
+    for term in known_terms:
         total += counts[term]
         few += total <= COMMON
-    rarities = [_rarity(passages, counts[term]) for term in found]
+    rarities = [_rarity(passages, counts[term]) for term in known_terms]
     first = unfinished[0] if unfinished else None
-    return _Asked(found, rarities, few, frequency, passages, first)
+    return _WeighedTerms(known_terms, rarities, few, frequency, passages, first)
 
 
 def _rarity(passages: int, frequency: int) -> float:
@@ -161,37 +163,38 @@ class _Finder:
         self,
         operations: Operations,
         compiled: Filter,
-        weighed: _Asked,
+        weighed: _WeighedTerms,
         query: Query,
         owner: str | None,
     ) -> None:
-        self._dialect, self._compiled, self._asked = _dialect(operations), compiled, weighed
-        self._asked_for, self._owner = query, owner
+        self._dialect, self._compiled, self._weighed = _dialect(operations), compiled, weighed
+        self._query, self._owner = query, owner
         self._limit = min(query.limit, MAX_LIMIT)
         self._where = " AND ".join([*compiled.scope, *compiled.rest])
 
     @property
     def _is_plain(self) -> bool:
         """Whether nothing is asked for but a user's items, or anyone's: these alone have terms."""
-        asked = self._asked_for
-        others = (asked.since, asked.until, asked.memory_type, asked.status, asked.where or None)
-        return all(each is None for each in others) and asked.wanted.keys() <= {"user_id"}
+        query = self._query
+        others = (query.since, query.until, query.memory_type, query.status, query.where or None)
+        return all(each is None for each in others) and query.wanted.keys() <= {"user_id"}
 
     def by_index(self) -> Statement:
         """Return what has one of the rarer terms."""
-        args, few = Args(self._dialect, self._compiled.args), self._asked.few
-        terms, rarities = self._asked.terms[:few], self._asked.rarities[:few]
-        given = f"unnest({args.bind(terms)}::text[], {args.bind(rarities)}::float8[])"
+        args, few = Args(self._dialect, self._compiled.args), self._weighed.few
+        terms, rarities = self._weighed.terms[:few], self._weighed.rarities[:few]
+        weighted = f"unnest({args.bind(terms)}::text[], {args.bind(rarities)}::float8[])"
         term = "ARRAY[a.term]"
         if self._owner is not None:
             term = f"ARRAY[{args.bind(mark(self._owner))}, a.term]"
         own = self._cut(args)
         hits = (
             "SELECT p.user_key, p.id, p.passage, sum(a.rarity) AS score"
-            f" FROM {given} AS a (term, rarity) JOIN memory_passages AS p ON p.terms @> {term}{own}"
+            f" FROM {weighted} AS a (term, rarity)"
+            f" JOIN memory_passages AS p ON p.terms @> {term}{own}"
             " GROUP BY p.user_key, p.id, p.passage"
         )
-        if few < len(self._asked.terms):  # the common terms of what was found count, too
+        if few < len(self._weighed.terms):  # the common terms of what was found count, too
             more = self._score(args, slice(few, None))
             hits = (
                 f"SELECT p.user_key, p.id, h.score + {more} AS score FROM ({hits}) AS h"
@@ -209,7 +212,7 @@ class _Finder:
             f" ORDER BY created_at DESC, seq DESC LIMIT {NEWEST}) AS n,"
             " LATERAL (SELECT * FROM memory_passages AS p WHERE p.user_key = n.user_key"
             f" AND p.id = n.id{self._cut(args)} OFFSET 0) AS p"
-            f" WHERE p.terms && {args.bind(self._asked.terms)}::text[]"
+            f" WHERE p.terms && {args.bind(self._weighed.terms)}::text[]"
         )
         return self._ranked(hits, args, is_filtered=True)
 
@@ -220,7 +223,7 @@ class _Finder:
         hits = (
             f"SELECT p.user_key, p.id, {self._score(args, slice(None))} AS score"
             " FROM memory_passages AS p"
-            f" WHERE p.terms && {args.bind(self._asked.terms)}::text[]{own}"
+            f" WHERE p.terms && {args.bind(self._weighed.terms)}::text[]{own}"
         )
         return self._ranked(hits, args, is_filtered=self._is_plain)
 
@@ -229,7 +232,7 @@ class _Finder:
 
     def _score(self, args: Args, part: slice) -> str:
         """Return the sum of the rarities of the terms that a passage has."""
-        weights = zip(self._asked.terms[part], self._asked.rarities[part], strict=True)
+        weights = zip(self._weighed.terms[part], self._weighed.rarities[part], strict=True)
         return " + ".join(
             f"CASE WHEN {args.bind(term)} = ANY (p.terms) THEN {args.bind(rarity)}::float8"
             " ELSE 0 END"
@@ -252,9 +255,9 @@ class _Finder:
 
     def is_open(self, rows: Rows) -> bool:
         """Tell whether items that have only common terms could be among the best."""
-        bound = sum(self._asked.rarities[self._asked.few :])
+        bound = sum(self._weighed.rarities[self._weighed.few :])
         sure = sum(row[-2] > bound for row in rows)
-        return self._asked.few < len(self._asked.terms) and sure < self._limit
+        return self._weighed.few < len(self._weighed.terms) and sure < self._limit
 
     def best(self, some: Rows, others: Rows) -> Rows:
         """Return the best of both."""

@@ -22,11 +22,11 @@ __all__ = [
     "CREATED",
     "FOLD",
     "FOLD_APART",
-    "GIVEN",
     "MAX_CONVERSATIONS",
     "MAX_TEXT",
     "MOVED_TO",
     "ONE_IN_TURN",
+    "TYPES",
     "USER_KEY",
     "VALUES",
     "bound_rows",
@@ -41,8 +41,8 @@ __all__ = [
 
 COLUMNS = ", ".join(Row._fields)
 VALUES = COLUMNS.replace("metadata", "metadata::jsonb")
-GIVEN = dict.fromkeys(Row._fields, "text")
-GIVEN |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
+TYPES = dict.fromkeys(Row._fields, "text")
+TYPES |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
 """What is bound for a row, and as what; its folded text comes last, if it has one."""
 CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
 
@@ -95,12 +95,12 @@ USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
 # The same for one row: what is selected from is there before the number is asked for.
 ONE_IN_TURN = (
     ", nextval('memory_items_seq') FROM (SELECT pg_advisory_xact_lock(key) FROM"
-    f" unnest(${len(GIVEN) + 1}::bigint[]) AS t (key) OFFSET 0) AS held"
+    f" unnest(${len(TYPES) + 1}::bigint[]) AS t (key) OFFSET 0) AS held"
 )
 
 
 def numbered(in_turn: bool, fold: bool) -> str:  # noqa: FBT001
-    last = len(GIVEN) + (2 if fold else 1)
+    last = len(TYPES) + (2 if fold else 1)
     return _IN_TURN.replace("<locks>", f"${last}") if in_turn else _NUMBERED
 
 
@@ -108,18 +108,18 @@ def or_update(key: str, again: bool) -> str:  # noqa: FBT001
     return f"ON CONFLICT ({key}) DO UPDATE SET {_UPDATE}{_UNLESS_STORED if again else ''}"
 
 
-def placed(given: dict[str, str], suffix: str = "") -> str:
-    return ", ".join(f"${n}::{kind}{suffix}" for n, kind in enumerate(given.values(), 1))
+def placed(types: dict[str, str], suffix: str = "") -> str:
+    return ", ".join(f"${n}::{kind}{suffix}" for n, kind in enumerate(types.values(), 1))
 
 
 def bound_rows(*, many: bool, fold: bool) -> str:
     """Return a SELECT of what is bound, with `n` for the order."""
-    given = {**GIVEN, "folded": "text"} if fold else GIVEN
+    types = {**TYPES, "folded": "text"} if fold else TYPES
     if many:
-        names = ", ".join(given)
-        rows = f"unnest({placed(given, '[]')}) WITH ORDINALITY AS given ({names}, n)"
+        names = ", ".join(types)
+        rows = f"unnest({placed(types, '[]')}) WITH ORDINALITY AS given ({names}, n)"
         return f"SELECT * FROM {rows}"
-    named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(given.items(), 1))
+    named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(types.items(), 1))
     return f"SELECT {', '.join(named)}, 1 AS n"
 
 

@@ -100,7 +100,7 @@ class Nearest:
         assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
         self._operations, self._dialect = operations, dialect
         self._kind, self._model, self._towards = kind, model, towards
-        self._asked, self._owner = query, owner
+        self._query, self._owner = query, owner
         self._limit = min(query.limit, MAX_LIMIT)
         self.is_large = False
         """Whether an index is to be asked, by `walk`, what `find` did not."""
@@ -111,7 +111,7 @@ class Nearest:
 
     def find(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Return rows and cosines, nearest first; `None` if the model is no longer there."""
-        compiled = yield from self._operations.compile(self._asked)
+        compiled = yield from self._operations.compile(self._query)
         where = " AND ".join([*compiled.scope, *compiled.rest])
         if self._kind.is_vector and self._limit and self._sizes.is_small(where, compiled.args):
             rows = yield self._exact(compiled, where)
@@ -162,7 +162,7 @@ class Nearest:
 
     def walk(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Ask the index; the settings that this needs last until the transaction ends."""
-        compiled = yield from self._operations.compile(self._asked)
+        compiled = yield from self._operations.compile(self._query)
         where = " AND ".join([*compiled.scope, *compiled.rest])
         rows = yield from self._walk(compiled, where)
         if len(rows) < self._limit:
@@ -288,8 +288,8 @@ class Nearest:
             f" AS memory_items WHERE deleted = 0 AND {self._dialect.not_expired()}",
             columns(keys, 2),
         )
-        found = {row[0]: row for row in rows}
-        return [(found[name], cosine) for name, cosine in cosines.items() if name in found]
+        by_id = {row[0]: row for row in rows}
+        return [(by_id[name], cosine) for name, cosine in cosines.items() if name in by_id]
 
 
 def similarities(
@@ -301,7 +301,7 @@ def similarities(
     if kind.is_vector:
         value = f"1 - ({kind.vector(model.dimension)} <=> (SELECT $2::text::vector))"
         args.append(written(towards, kind))
-    found: dict[str, float] = {}
+    cosines: dict[str, float] = {}
     is_sure = True
     for part in parts(item_ids):
         # A vector of what the item was before it changed does not count.
@@ -318,8 +318,8 @@ def similarities(
         is_sure = is_sure and bool(rows)
         for item_id, near in rows:
             cosine = near if kind.is_vector else _product(near, towards)
-            found[item_id] = max(cosine, found.get(item_id, cosine))
-    return found if is_sure or (yield from has_model(model)) else None
+            cosines[item_id] = max(cosine, cosines.get(item_id, cosine))
+    return cosines if is_sure or (yield from has_model(model)) else None
 
 
 class Cosines:
@@ -387,7 +387,7 @@ def read_vectors(
     """Return the vectors of each item that has any; `None` if the model is not there."""
     # As pgvector sends them: as bytes they are read many times as fast as text or numbers.
     value = "vector_send(embedding)" if kind.is_vector else "embedding"
-    found: dict[str, bytes] = {}
+    vectors: dict[str, bytes] = {}
     for part in parts(item_ids):
         rows = yield Statement(
             f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
@@ -400,8 +400,8 @@ def read_vectors(
         )
         for item_id, sent in rows:
             vector = _received(sent, model.dimension) if kind.is_vector else sent
-            found[item_id] = found.get(item_id, b"") + vector
-    return found if (yield from has_model(model)) else None
+            vectors[item_id] = vectors.get(item_id, b"") + vector
+    return vectors if (yield from has_model(model)) else None
 
 
 def _received(sent: bytes, dimension: int) -> bytes:
@@ -431,7 +431,7 @@ def read_details(
     if not rows:
         there = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
         return {} if there else None
-    found: dict[str, list[bytes]] = {}
+    by_item: dict[str, list[bytes]] = {}
     for item_id, details in rows:
-        found.setdefault(item_id, []).append(details)
-    return found
+        by_item.setdefault(item_id, []).append(details)
+    return by_item

@@ -82,8 +82,8 @@ class PostgresWhereCompiler(WhereCompiler):
             said.append(f"{value} @> {self._json(small[0])}")
         elif small:
             # Of a subquery, as that is asked once and not for every row.
-            given = self.args.bind([json.dumps(each, ensure_ascii=False) for each in small])
-            said.append(f"{value} @> ANY ((SELECT {given}::text[]::jsonb[])::jsonb[])")
+            bound = self.args.bind([json.dumps(each, ensure_ascii=False) for each in small])
+            said.append(f"{value} @> ANY ((SELECT {bound}::text[]::jsonb[])::jsonb[])")
         huge = [each for each in test.values if not _is_small(each)]
         if huge:
             literals = self._literals(huge)
@@ -109,15 +109,15 @@ class PostgresWhereCompiler(WhereCompiler):
         )
 
     def _ordered_extra(self, test: Ordered, value: str) -> str:
-        kind, given = "string", f"{value} #>> '{{}}'"
+        kind, operand = "string", f"{value} #>> '{{}}'"
         if isinstance(test.value, str):
-            given, bound = f'({given}) COLLATE "C"', f"{self.args.bind(test.value)}::text"
+            operand, bound = f'({operand}) COLLATE "C"', f"{self.args.bind(test.value)}::text"
         else:
-            kind, given = "number", f"({given})::numeric"
+            kind, operand = "number", f"({operand})::numeric"
             bound = f"{self.args.bind(json.dumps(test.value))}::text::numeric"
         # CASE, as only it keeps to an order: what is no number cannot be made one.
         return (
-            f"CASE WHEN jsonb_typeof({value}) = '{kind}' THEN {given} {test.sign} {bound}"
+            f"CASE WHEN jsonb_typeof({value}) = '{kind}' THEN {operand} {test.sign} {bound}"
             " ELSE false END"
         )
 

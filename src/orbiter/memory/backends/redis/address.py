@@ -85,7 +85,7 @@ def parse_address(url: str) -> RedisAddress:
         parts = urlsplit(url)
         login, at, hosts = parts.netloc.rpartition("@")
         port = 26379 if kind == "sentinel" else 6379
-        found = tuple(_host(each, port) for each in hosts.split(","))
+        addresses = tuple(_host(each, port) for each in hosts.split(","))
     except ValueError:
         raise ValueError(f"the address `{redacted(url)}` has no valid host and port") from None
     parts, wait = _without_wait(url, parts)
@@ -105,7 +105,7 @@ def parse_address(url: str) -> RedisAddress:
     rest = parts._replace(scheme=plain, netloc=f"{login}{at}host", path=f"/{db}").geturl()
     _check_options(url, rest)
     shape: Literal["cluster", "sentinel"] = "cluster" if kind == "cluster" else "sentinel"
-    return RedisAddress(shape, redacted(url), rest, found, unquote(service), *wait)
+    return RedisAddress(shape, redacted(url), rest, addresses, unquote(service), *wait)
 
 
 def connect(

@@ -60,7 +60,7 @@ Command = tuple[Word, ...] | Run
 
 def together(commands: Sequence[Command]) -> list[tuple[Command, list[int]]]:
     """Return the commands to send, and for whom: runs that may be one are one."""
-    found: list[tuple[Command, list[int]]] = []
+    groups: list[tuple[Command, list[int]]] = []
     shared: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for place, command in enumerate(commands):
         if isinstance(command, Run) and command.is_shared:
@@ -69,10 +69,10 @@ def together(commands: Sequence[Command]) -> list[tuple[Command, list[int]]]:
                 shared[kind].append(place)
                 continue
             places = shared[kind] = [place]
-            found.append((command, places))
+            groups.append((command, places))
         else:
-            found.append((command, [place]))
-    return [(_merged([commands[place] for place in places]), places) for _, places in found]
+            groups.append((command, [place]))
+    return [(_merged([commands[place] for place in places]), places) for _, places in groups]
 
 
 def _merged(commands: Sequence[Command]) -> Command:

@@ -276,8 +276,8 @@ class RedisConnection:
                     writes = [(words(command, unknown), key_of(command)) for command, _ in left]
                     got = await send_confirmed(line.client, self.address, writes)
                 else:
-                    told = [words(command, unknown) for command, _ in left]
-                    got = await line.attempt(told, may_block=may_block)
+                    lines = [words(command, unknown) for command, _ in left]
+                    got = await line.attempt(lines, may_block=may_block)
             except Exception as exc:  # noqa: BLE001 - every one is told to those who asked
                 forget_context(exc, handled)
                 got = [exc] * len(left)
@@ -307,10 +307,10 @@ class RedisConnection:
                 wait = min(2 * wait, _LONGEST_WAIT)
 
     def _late(self, line: _Line, seconds: float) -> MemoryConnectionError:
-        told = f"did not answer within {seconds:g} s"
+        problem = f"did not answer within {seconds:g} s"
         if line.trouble is not None:
-            told += "; it " + str(line.trouble).removeprefix(f"`{self.address}` ")
-        return MemoryConnectionError(f"`{self.address}` {told}")
+            problem += "; it " + str(line.trouble).removeprefix(f"`{self.address}` ")
+        return MemoryConnectionError(f"`{self.address}` {problem}")
 
 
 def _total(lines: Mapping[asyncio.AbstractEventLoop, _Line]) -> PoolSizes:

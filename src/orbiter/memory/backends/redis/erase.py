@@ -148,8 +148,8 @@ async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:
     """Run a script that goes on from a cursor until it is through; return how many are gone."""
     total, cursor = 0, "0"
     while True:
-        found, gone = await items.run(script, [cursor, *arguments])
-        total, cursor = total + int(gone), found.decode()
+        position, gone = await items.run(script, [cursor, *arguments])
+        total, cursor = total + int(gone), position.decode()
         if cursor == "0":
             return total
 

@@ -109,7 +109,7 @@ class RedisItems:
 
     def check(self) -> None:
         if not self._is_open:
-            raise NotInitializedError(_Shown(self._owner))
+            raise NotInitializedError(_StoreName(self._owner))
 
     async def _send(self, command: Command) -> Any:
         self._under_way += 1
@@ -362,7 +362,7 @@ class RedisItems:
         return [f"{self._root}all", *scopes]
 
 
-class _Shown:
+class _StoreName:
     """Stands for a store in an error's text."""
 
     def __init__(self, text: str) -> None:

@@ -28,26 +28,26 @@ async def read(
     items: RedisItems, wanted: Mapping[Any, str], after: str | None, limit: int
 ) -> list[Record]:
     """Return the next records in the order of insertion."""
-    found: list[Record] = []
+    records: list[Record] = []
     last = after
-    while len(found) < limit:
-        size = min(CHUNK, limit - len(found))
+    while len(records) < limit:
+        size = min(CHUNK, limit - len(records))
         rows = await items.rows_after(dict(wanted), last, size)
-        found += _records(rows)
+        records += _records(rows)
         if not rows:
             break
         last = rows[-1][0]
-    return found
+    return records
 
 
 async def read_some(
     items: RedisItems, wanted: Mapping[Any, str], item_ids: Sequence[str]
 ) -> list[Record]:
     """Return the records of ids that are there."""
-    found: list[Record] = []
+    records: list[Record] = []
     for start in range(0, len(item_ids), CHUNK):
-        found += _records(await items.rows_of(item_ids[start : start + CHUNK]))
-    return [record for record in found if _is_as(record.item, wanted)]
+        records += _records(await items.rows_of(item_ids[start : start + CHUNK]))
+    return [record for record in records if _is_as(record.item, wanted)]
 
 
 def _records(rows: Sequence[list[Any]]) -> list[Record]:
@@ -66,15 +66,15 @@ async def put(
 
     What is decided of an item holds while nobody writes it: else it is looked at again.
     """
-    given = {record.id: record for record in records}
+    pending = {record.id: record for record in records}
     written, conflicts = 0, []
     for _ in range(ROUNDS):
-        there = await _stamped(items, list(given))
-        for record in (*given.values(), *(old for old, _ in there.values())) if wanted else ():
+        there = await _stamped(items, list(pending))
+        for record in (*pending.values(), *(old for old, _ in there.values())) if wanted else ():
             if not _is_as(record.item, wanted):
                 raise AccessError(f"`{record.id}` belongs to somebody else; nothing was written")
         moved: list[tuple[Row, str, int]] = []
-        for record in given.values():
+        for record in pending.values():
             old, stamp = there.get(record.id, (None, ""))
             if _is_held(record, old):
                 continue
@@ -87,20 +87,22 @@ async def put(
             return Written(written, conflicts)
         met = await items.move(moved, wanted)
         written += len(moved) - len(met)
-        given = {item_id: given[item_id] for item_id in given if item_id in met}
-        if not given:
+        pending = {item_id: pending[item_id] for item_id in pending if item_id in met}
+        if not pending:
             return Written(written, conflicts)
-    raise StorageError(f"`{next(iter(given))}` is changed by others all the time; try again later")
+    raise StorageError(
+        f"`{next(iter(pending))}` is changed by others all the time; try again later"
+    )
 
 
 async def _stamped(
     items: RedisItems, item_ids: Sequence[str]
 ) -> dict[str, tuple[StoredRecord, str]]:
-    found: dict[str, tuple[StoredRecord, str]] = {}
+    stamped: dict[str, tuple[StoredRecord, str]] = {}
     for start in range(0, len(item_ids), CHUNK):
         for row, stamp in await items.stamped_rows_of(item_ids[start : start + CHUNK]):
-            found[row[0]] = StoredRecord((*row, 0)), stamp
-    return found
+            stamped[row[0]] = StoredRecord((*row, 0)), stamp
+    return stamped
 
 
 def _continues(record: Record, old: Record | None) -> bool:

@@ -162,12 +162,12 @@ class RedisMemoryStore(AsyncContextStore):
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
         check_several(items)
-        given = tuple(items)
-        if len(given) > MAX_BATCH:
+        batch = tuple(items)
+        if len(batch) > MAX_BATCH:
             raise InvalidItemError(
-                f"{len(given):,} items in one step, at most {MAX_BATCH:,} are allowed; split them"
+                f"{len(batch):,} items in one step, at most {MAX_BATCH:,} are allowed; split them"
             )
-        rows = await encode_all(given)
+        rows = await encode_all(batch)
         self._items.check()  # a closed store says so for an empty batch, too
         return rows
 
@@ -261,14 +261,15 @@ class RedisMemoryStore(AsyncContextStore):
         from orbiter.memory.backends.redis import records as redis_records  # noqa: PLC0415
         from orbiter.memory.backends.sql.records import check_records  # noqa: PLC0415
 
-        given = check_records(records)
-        if len(given) > MAX_BATCH:
+        checked = check_records(records)
+        if len(checked) > MAX_BATCH:
             raise InvalidItemError(
-                f"{len(given):,} records in one step, at most {MAX_BATCH:,} are allowed; split them"
+                f"{len(checked):,} records in one step, at most {MAX_BATCH:,} are allowed; split "
+                "them"
             )
         self._items.check()
         wanted = Query(metadata=within).wanted
-        return await redis_records.put(self._items, given, wanted, overwrite=overwrite)
+        return await redis_records.put(self._items, checked, wanted, overwrite=overwrite)
 
     # Reading
 
@@ -328,11 +329,11 @@ class RedisMemoryStore(AsyncContextStore):
         """
         query = Query(metadata=metadata, limit=limit)
         self._items.check()
-        found: dict[tuple[str | None, ...], ConversationInfo] = {}
+        infos: dict[tuple[str | None, ...], ConversationInfo] = {}
         async for page in self._items.pages(query):
             for item in page:
-                count_conversation(item, found)
-        return list(found.values())[:limit]
+                count_conversation(item, infos)
+        return list(infos.values())[:limit]
 
     async def users(self, query: UserQuery) -> list[UserInfo]:
         """Return the users who have memories or entries; everything is read for it."""

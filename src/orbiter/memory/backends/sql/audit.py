@@ -312,9 +312,9 @@ class SQLAudit(SQLDatabase):
         while names := await self._read(lambda: audit_verify.some_ids(self._log, last), alone=True):  # noqa: B023
             last = names[-1]
             ids = [name.decode() for name in names if _is_text(name)]
-            found = await self._together(lambda: audit_verify.logged(self._log, dialect, ids))  # noqa: B023
+            state = await self._together(lambda: audit_verify.logged(self._log, dialect, ids))  # noqa: B023
             for item_id in ids:
-                compared += audit_verify.judge(findings, item_id, found)
+                compared += audit_verify.judge(findings, item_id, state)
             checked += len(ids)
             advance(after + checked, 2 * after)
         last = b""

@@ -168,15 +168,15 @@ class Log(AuditTables):
         while names := (yield from audit_verify.some_ids(self, last)):
             last = names[-1]
             ids = [name.decode() for name in names]
-            found = yield from audit_verify.logged(self, dialect, ids)
+            state = yield from audit_verify.logged(self, dialect, ids)
             changed: list[str] = []
             for item_id in ids:
                 findings = audit_verify.Findings()
-                audit_verify.judge(findings, item_id, found)
+                audit_verify.judge(findings, item_id, state)
                 if findings.problems:
                     changed.append(item_id)
                     added.add("purged", item_ids=(item_id,))
-            there = [item_id for item_id in changed if item_id in found.items]
+            there = [item_id for item_id in changed if item_id in state.items]
             if there:
                 note = Note((), arrival="found")
                 known = dict.fromkeys(there, 0)
@@ -200,8 +200,8 @@ class Log(AuditTables):
             removed += yield from self._note(added, dialect, some, before, note)
             yield from added.flush()
         if note.scope is not None and note.count is not None:
-            whose = scope_digest(added.key, note.scope)
-            added.add(note.removal, by=note.by, whose=whose, count=note.count + removed)
+            scope = scope_digest(added.key, note.scope)
+            added.add(note.removal, by=note.by, whose=scope, count=note.count + removed)
         if added.number > start:
             yield from added.finish()
         return value
@@ -303,12 +303,12 @@ class Log(AuditTables):
                 known[item_id] = was.version
                 continue
             # It is gone, with all it was; perhaps there is another of its id by now.
-            whose = scope_digest(added.key, note.scope or _scope(was.metadata))
+            scope = scope_digest(added.key, note.scope or _scope(was.metadata))
             is_expired = now is not None and not note.is_deep  # else none can begin again
             added.add(
                 "expired" if is_expired else note.removal,
                 by=note.by,
-                whose=whose,
+                whose=scope,
                 item_ids=(item_id,),
                 version=was.version,
             )
@@ -417,10 +417,10 @@ def _end(fields: Fields) -> datetime | None:
 
 def _scope(metadata: bytes | None) -> dict[str, str]:
     try:
-        found = json.loads(metadata or b"{}")
+        fields = json.loads(metadata or b"{}")
     except ValueError:  # a row made by hand
         return {}
-    named = found if isinstance(found, dict) else {}
+    named = fields if isinstance(fields, dict) else {}
     return {name: named[name] for name in SCOPE_FIELDS if isinstance(named.get(name), str)}
 
 

@@ -101,10 +101,10 @@ class AuditTables:
             " ORDER BY memory_versions.version",
             args,
         )
-        found: dict[str, list[Fields]] = {}
+        by_item: dict[str, list[Fields]] = {}
         for row in map(as_bytes, rows):
-            found.setdefault((row[0] or b"").decode(), []).append(row)
-        return found
+            by_item.setdefault((row[0] or b"").decode(), []).append(row)
+        return by_item
 
 
 def whole(past: Sequence[Fields], item: Fields) -> list[Fields]:
@@ -122,13 +122,13 @@ def whole(past: Sequence[Fields], item: Fields) -> list[Fields]:
             versions.append(tuple(new if old is None else old for old, new in columns))
     versions = [*versions[::-1], item]
     begins: list[bytes | None] = []
-    found: list[Fields] = []
+    complete: list[Fields] = []
     for row in past:
         if row[_TYPE] is not None:
-            found.append((*versions[len(found)], *begins))
+            complete.append((*versions[len(complete)], *begins))
             begins = []
         begins += (row[_VERSION], *row[len(item) :])
-    return [*found, (*item, *begins)]
+    return [*complete, (*item, *begins)]
 
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -197,24 +197,24 @@ class Known(NamedTuple):
 
 def known(entries: Sequence[Fields]) -> Known:
     """Return what the entries of an item say of it."""
-    found = Known({}, 0, b"")
+    state = Known({}, 0, b"")
     for number, action, version, digest, ends_at in entries:
         try:
             entry, place = int(number or 0), int(version or 0)
         except ValueError:
             continue  # told by whoever follows the chain
         if _text(action) in REMOVALS:
-            found = Known({}, entry, b"")
+            state = Known({}, entry, b"")
             continue
-        earlier = {old: said for old, said in found.versions.items() if old < place}
-        found = Known({**earlier, place: (_text(digest), entry)}, entry, ends_at or b"")
-    return found
+        earlier = {old: said for old, said in state.versions.items() if old < place}
+        state = Known({**earlier, place: (_text(digest), entry)}, entry, ends_at or b"")
+    return state
 
 
-def judge(findings: Findings, item_id: str, found: Logged) -> bool:
+def judge(findings: Findings, item_id: str, state: Logged) -> bool:
     """Compare an item with its entries; tell whether it is to be there, by these."""
-    expected, number, ends_at = known(found.entries.get(item_id.encode(), ()))
-    item, past = found.items.get(item_id), found.versions.get(item_id, [])
+    expected, number, ends_at = known(state.entries.get(item_id.encode(), ()))
+    item, past = state.items.get(item_id), state.versions.get(item_id, [])
 
     def report(what: str, entry: int = number) -> None:
         findings.add(f"item `{item_id}` {what}", entry=entry, item_id=item_id)
@@ -226,7 +226,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> bool:
         # Whoever removes what is over tells nobody; that it would end was logged.
         if not ends_at or ends_at > iso(datetime.now(UTC)).encode():
             report("was removed without the log")
-    elif (salt := found.salts.get(item_id)) is None:
+    elif (salt := state.salts.get(item_id)) is None:
         report("has lost its salt, so its content cannot be verified")
     else:
         there = {_number(each): each for each in whole(past, item)}

@@ -174,7 +174,7 @@ class Dialect(ABC):
         """Return the condition that `content` holds a case-folded *needle*: exact, unindexed."""
 
     @abstractmethod
-    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+    def find(self, needle: str, compiled: Filter, tail: str, newest: Rows) -> Steps[Rows]:
         """Find rows by text with an index; *tail* is the order and the limit.
 
         *newest* are those found among the newest `PROBE` rows, fewer than the limit.

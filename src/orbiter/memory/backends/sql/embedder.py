@@ -105,7 +105,7 @@ CHUNK = 64
 PASSAGES = 128
 """Passages given to the embeddings in one call."""
 
-MOST = 256
+MAX_PASSAGES = 256
 """Passages of one text that are embedded; a text of some 30,000 words has more."""
 
 LONG = 50_000
@@ -406,7 +406,7 @@ def passages_of(content: str, indexed_by: object = None) -> list[str]:
     *indexed_by* is what `metadata.extra` has under that name.
     """
     texts = [text for text in index_texts(content, indexed_by) if text.strip()]
-    return [passage for text in texts for passage in words.passages(text)][:MOST]
+    return [passage for text in texts for passage in words.passages(text)][:MAX_PASSAGES]
 
 
 def is_unit(vector: bytes) -> bool:
@@ -427,13 +427,13 @@ def _checked(
 
     from orbiter.memory.backends.vector.normalize import directions, is_zero  # noqa: PLC0415
 
-    found: list[Embedded | None] = []
+    results: list[Embedded | None] = []
     error: Exception | None = None
     start = 0
     for passages in cut:
-        given = made[start : start + len(passages)]
+        pairs = made[start : start + len(passages)]
         # A vector of zeros is near nothing: that passage has none, and is found by its words.
-        rows = [row for row in given if not is_zero(row[0], embeddings.dimension)]
+        rows = [row for row in pairs if not is_zero(row[0], embeddings.dimension)]
         start += len(passages)
         try:
             vectors = np.empty((0, embeddings.dimension), np.float32)
@@ -441,11 +441,11 @@ def _checked(
                 vectors = directions([vector for vector, _ in rows], embeddings.dimension)
             details = _rows_of([each for _, each in rows], embeddings.detail_dimension)
             is_whole = 0 < len(rows) == len(passages)
-            found.append(Embedded(vectors, details, is_whole))
+            results.append(Embedded(vectors, details, is_whole))
         except ValueError as exc:
-            found.append(None)
+            results.append(None)
             error = EmbeddingError(f"`{embeddings.name}`: {exc}")
-    return found, error
+    return results, error
 
 
 def _rows_of(details: list[Any], size: int) -> list[bytes] | None:

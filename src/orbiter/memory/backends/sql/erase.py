@@ -286,10 +286,12 @@ def _remove_versions(dialect: Dialect, target: ErasureTarget, item_id: str) -> S
             ends += [] if is_cut else [(item_id, version, *ended)]
             is_cut = True
         elif is_cut:
-            given = Args(dialect)
-            fields = f"content = {given.bind(content)}, extra_json = {given.bind(extra)}"
-            which = f"id = {given.bind(item_id)} AND version = {given.bind(version)}"
-            yield Statement(f"UPDATE memory_versions SET {fields} WHERE {which}", given)
+            update_args = Args(dialect)
+            fields = (
+                f"content = {update_args.bind(content)}, extra_json = {update_args.bind(extra)}"
+            )
+            which = f"id = {update_args.bind(item_id)} AND version = {update_args.bind(version)}"
+            yield Statement(f"UPDATE memory_versions SET {fields} WHERE {which}", update_args)
             is_cut = False
     yield Statement(f"DELETE FROM memory_versions WHERE {where} AND id = {item}", args)
     if ends:  # as new rows: no policy lets a row be changed into one that is nobody's

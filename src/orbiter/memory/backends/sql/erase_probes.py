@@ -80,10 +80,10 @@ class Probes:
         chance = _chance(text)
         if len(self._texts) < TEXTS or chance < -self._texts[0][0]:
             starts = {max(0, len(text) // 2 - WIDTH // 2), max(0, len(text) - WIDTH)}
-            found = [Probe(text[at : at + WIDTH].encode(errors="replace")) for at in starts]
+            probes = [Probe(text[at : at + WIDTH].encode(errors="replace")) for at in starts]
             terms = words.terms(text[:4096])
-            found += [probe for each in terms if (probe := _term(each)) is not None][:2]
-            long = tuple(probe for probe in found if len(probe.trace) >= SHORTEST)
+            probes += [probe for each in terms if (probe := _term(each)) is not None][:2]
+            long = tuple(probe for probe in probes if len(probe.trace) >= SHORTEST)
             _sample(self._texts, chance, long, TEXTS)
 
     def _keep(self, data: bytes, probes: tuple[Probe, ...]) -> None:

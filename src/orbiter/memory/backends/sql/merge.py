@@ -16,25 +16,25 @@ __all__ = ["is_expired", "joined"]
 _Versions = Mapping[int, PastVersion]
 
 
-def joined(there: Record, given: Record, *, keeps_versions: bool = True) -> Record | None:
+def joined(stored: Record, incoming: Record, *, keeps_versions: bool = True) -> Record | None:
     """Return the one history of both, with the versions that either has; `None` if it is not one.
 
-    *keeps_versions* tells whether *there* would know an earlier version if there was one.
+    *keeps_versions* tells whether *stored* would know an earlier version if there was one.
     """
-    old, new = _by_number(there), _by_number(given)
-    if not _continues(there, given, new, keeps_versions=keeps_versions):
+    old, new = _by_number(stored), _by_number(incoming)
+    if not _continues(stored, incoming, new, keeps_versions=keeps_versions):
         return None
     versions: dict[int, PastVersion] = {**old, **new}
     for number in old.keys() & new.keys():
         if (same := _same(old[number], new[number])) is None:
             return None
         versions[number] = same
-    begun = _begun(there, given)
+    begun = _begun(stored, incoming)
     if begun is None:
         return None
     return Record(
-        given.item,
-        deleted=given.deleted,
+        incoming.item,
+        deleted=incoming.deleted,
         versions=[versions[number] for number in sorted(versions)],
         recorded_at=begun[0],
         recorded_by=begun[1],
@@ -46,19 +46,19 @@ def is_expired(record: Record) -> bool:
     return record.ends_at is not None and record.ends_at <= datetime.now(UTC)
 
 
-def _continues(there: Record, given: Record, new: _Versions, *, keeps_versions: bool) -> bool:
-    """Tell whether what is there is the same version in *given*, or an earlier one of it."""
-    number = there.item.version
-    if number == given.item.version:
-        return there.deleted == given.deleted and there.item == given.item
+def _continues(stored: Record, incoming: Record, new: _Versions, *, keeps_versions: bool) -> bool:
+    """Tell whether what is there is the same version in *incoming*, or an earlier one of it."""
+    number = stored.item.version
+    if number == incoming.item.version:
+        return stored.deleted == incoming.deleted and stored.item == incoming.item
     if number in new:
         past = new[number]
-        return there.deleted == past.deleted and there.item == past.item
+        return stored.deleted == past.deleted and stored.item == past.item
     # A store that keeps no versions cannot tell what it was. It was this if nobody has changed
     # what is there, and both were made in the same microsecond.
-    is_untouched = not there.versions if keeps_versions else number == 1
-    made = there.item.created_at == given.item.created_at
-    return number < given.item.version and is_untouched and made and not there.deleted
+    is_untouched = not stored.versions if keeps_versions else number == 1
+    made = stored.item.created_at == incoming.item.created_at
+    return number < incoming.item.version and is_untouched and made and not stored.deleted
 
 
 def _same(old: PastVersion, new: PastVersion) -> PastVersion | None:
@@ -70,16 +70,16 @@ def _same(old: PastVersion, new: PastVersion) -> PastVersion | None:
     return replace(new, ended_by=new.ended_by or old.ended_by)
 
 
-def _begun(there: Record, given: Record) -> tuple[datetime | None, str | None] | None:
+def _begun(stored: Record, incoming: Record) -> tuple[datetime | None, str | None] | None:
     """Return when and by whom the first version of both was written; `None` if they differ."""
-    first, second = (record.items[0].version for record in (there, given))
+    first, second = (record.items[0].version for record in (stored, incoming))
     if first != second:
-        record = there if first < second else given
+        record = stored if first < second else incoming
         return record.recorded_at, record.recorded_by
-    times = there.recorded_at, given.recorded_at
+    times = stored.recorded_at, incoming.recorded_at
     if None not in times and times[0] != times[1]:
         return None
-    return times[0] or times[1], there.recorded_by or given.recorded_by
+    return times[0] or times[1], stored.recorded_by or incoming.recorded_by
 
 
 def _by_number(record: Record) -> dict[int, PastVersion]:

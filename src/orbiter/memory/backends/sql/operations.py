@@ -77,9 +77,9 @@ class Operations:
             args,
         )
         version, deleted = rows[0] if rows else (0, 0)
-        found = 0 if deleted else version
-        if found != expected:
-            raise VersionConflict(row.id, expected=expected, found=found)
+        current = 0 if deleted else version
+        if current != expected:
+            raise VersionConflict(row.id, expected=expected, found=current)
         made = yield from dialect.upsert(row)
         if made not in (None, version + 1):  # added by another while there was none to lock
             raise VersionConflict(row.id, expected=expected, found=made - 1)
@@ -159,8 +159,8 @@ class Operations:
         if expected_version is None:
             return False
         there = yield from self.get(item_id)
-        found = decode(there[0]).version if there else 0
-        raise VersionConflict(item_id, expected=expected_version, found=found)
+        version = decode(there[0]).version if there else 0
+        raise VersionConflict(item_id, expected=expected_version, found=version)
 
     def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
         """Soft-delete items; return how many were there."""

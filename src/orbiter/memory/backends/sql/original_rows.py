@@ -69,37 +69,37 @@ def _text(value: object) -> str:
 
 
 def _json_object(value: object) -> dict[str, Any]:
-    found = json.loads(value) if isinstance(value, str | bytes) else value
-    if found is None:
+    parsed = json.loads(value) if isinstance(value, str | bytes) else value
+    if parsed is None:
         return {}
-    if not isinstance(found, dict):
-        raise TypeError(f"{found!r} is not an object")
-    return found
+    if not isinstance(parsed, dict):
+        raise TypeError(f"{parsed!r} is not an object")
+    return parsed
 
 
-def _metadata(found: dict[str, Any]) -> dict[str, Any]:
+def _metadata(fields: dict[str, Any]) -> dict[str, Any]:
     """Return metadata without what is not set; what has no place of its own goes to `extra`."""
     scope: dict[str, Any] = {
-        name: found[name] for name in SCOPE_FIELDS if found.get(name) is not None
+        name: fields[name] for name in SCOPE_FIELDS if fields.get(name) is not None
     }
-    extra = found.get("extra") or {}
+    extra = fields.get("extra") or {}
     if not isinstance(extra, dict):
         raise TypeError(f"`extra` is {extra!r}, not an object")
     others = {
         name: value
-        for name, value in found.items()
+        for name, value in fields.items()
         if name not in (*SCOPE_FIELDS, "extra") and name not in extra
     }
     whole = {**extra, **others}
     return {**scope, "extra": whole} if whole else scope
 
 
-def _extra(found: dict[str, Any]) -> str:
-    return _dumps(found) if found else "{}"
+def _extra(extra: dict[str, Any]) -> str:
+    return _dumps(extra) if extra else "{}"
 
 
 def _instant(value: object) -> datetime:
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    if not isinstance(found, datetime):
+    instant = datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(instant, datetime):
         raise TypeError(f"{value!r} is not a time")
-    return to_utc(found)
+    return to_utc(instant)

@@ -53,8 +53,8 @@ def page(
     if after is not None:
         conditions.append(f"{dialect.place} > {args.bind((yield from _place(dialect, after)))}")
     tail = f"ORDER BY {dialect.place} LIMIT {min(limit, MAX_LIMIT)}"
-    found = yield from _select(dialect, writer, " AND ".join(conditions), args, tail)
-    return [_within(record, wanted) for record in found] if wanted else found
+    records = yield from _select(dialect, writer, " AND ".join(conditions), args, tail)
+    return [_within(record, wanted) for record in records] if wanted else records
 
 
 def _place(dialect: Dialect, item_id: str) -> Steps[Any]:
@@ -162,24 +162,24 @@ def put(
 
     What is there is read while nobody else can change it, so what others wrote is not lost.
     """
-    given = {record.id: record for record in records}
+    by_id = {record.id: record for record in records}
     for record in records if wanted else ():
         if not all(_is_as(item, wanted) for item in record.items):
             raise AccessError(f"`{record.id}` belongs to somebody else, and stays as it is")
     if wanted:
-        yield from dialect.reserve(list(given))
-    kept = _Written(given, exact_extra)
-    taken = yield from writer.take(dialect, list(given), kept.item)
-    others = [item_id for item_id in given if item_id not in taken]
-    found = (yield from _there(dialect, writer, others)) if others else []
-    there = {record.id: record for record in found}
+        yield from dialect.reserve(list(by_id))
+    kept = _Written(by_id, exact_extra)
+    taken = yield from writer.take(dialect, list(by_id), kept.item)
+    others = [item_id for item_id in by_id if item_id not in taken]
+    stored = (yield from _there(dialect, writer, others)) if others else []
+    there = {record.id: record for record in stored}
     for record in there.values() if wanted else ():
         if not _is_as(record.item, wanted):
             raise AccessError(f"the id `{record.id}` is taken; nothing was written")
-    new = [record for record in given.values() if record.id not in there]
+    new = [record for record in by_id.values() if record.id not in there]
     differing = [
         (there[record.id], record)
-        for record in given.values()
+        for record in by_id.values()
         if record.id in there and record != there[record.id]
     ]
     changed, conflicts = _decided(differing, overwrite=overwrite)
@@ -213,8 +213,8 @@ def _decided(
 class _Written:
     """What is written of records, made when it is asked for, and once."""
 
-    def __init__(self, given: Mapping[str, Record], exact_extra: bool) -> None:  # noqa: FBT001
-        self._given = dict(given)
+    def __init__(self, records: Mapping[str, Record], exact_extra: bool) -> None:  # noqa: FBT001
+        self._records = dict(records)
         self._exact_extra = exact_extra
         self._items: dict[str, Kept] = {}
         self._past: dict[str, tuple[list[KeptVersion], list[Note]]] = {}
@@ -223,14 +223,14 @@ class _Written:
         """Return the row of an item."""
         if item_id not in self._items:
             past = self._past[item_id] = ([], [])
-            self._items[item_id] = _keep(self._given[item_id], *past, self._exact_extra)
+            self._items[item_id] = _keep(self._records[item_id], *past, self._exact_extra)
         return self._items[item_id]
 
     def change(self, records: Sequence[Record]) -> None:
         """Have these written in the place of what was given for their ids."""
         for record in records:
-            if self._given[record.id] is not record:
-                self._given[record.id] = record
+            if self._records[record.id] is not record:
+                self._records[record.id] = record
                 self._items.pop(record.id, None)
 
     def past(self, records: Sequence[Record]) -> tuple[list[KeptVersion], list[Note]]:
@@ -286,12 +286,12 @@ def _gaps(record: Record) -> list[KeptVersion]:
 
     That is not known either, but the item says when it was changed; it was not there before.
     """
-    found = []
+    rows = []
     for past, following in zip(record.versions, record.items[1:], strict=True):
         if following.version > past.item.version + 1:
             ended = max(to_utc(past.ended_at), following.updated_at)
-            found.append(_ended(record.id, following.version - 1, following, ended))
-    return found
+            rows.append(_ended(record.id, following.version - 1, following, ended))
+    return rows
 
 
 def _ended(
@@ -331,10 +331,10 @@ def check_records(records: object) -> list[Record]:
     """Return *records* as a list, or raise `InvalidItemError`."""
     if not isinstance(records, Iterable):
         raise InvalidItemError(f"`records` must be a list of records, not {records!r}")
-    given = list(records)
-    for each in given:
+    checked = list(records)
+    for each in checked:
         if not isinstance(each, Record):
             raise InvalidItemError(f"`records` must hold records only, not {each!r}")
         number = each.row[VERSION] if isinstance(each, StoredRecord) else each.item.version
         check_version(each.id, number)
-    return given
+    return checked

@@ -315,23 +315,23 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         if not is_item_id(item_id):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
-        found = versions(past, now)
-        await self._log_items("history", [each.item for each in found[-1:]])
-        return found
+        past_versions = versions(past, now)
+        await self._log_items("history", [each.item for each in past_versions[-1:]])
+        return past_versions
 
     async def match_words(self, terms: Sequence[str], query: Query) -> WordMatches:
         """Return the items that hold any of *terms*: see `SQLRecall`."""
-        found = await super().match_words(terms, query)
-        await self._log_items("match_words", found.items, query.metadata)
-        return found
+        matches = await super().match_words(terms, query)
+        await self._log_items("match_words", matches.items, query.metadata)
+        return matches
 
     async def nearest(
         self, vector: Sequence[float], query: Query
     ) -> list[tuple[MemoryItem, float]]:
         """Return items with their cosines, nearest first: see `SQLRecall`."""
-        found = await super().nearest(vector, query)
-        await self._log_items("nearest", [item for item, _ in found], query.metadata)
-        return found
+        near = await super().nearest(vector, query)
+        await self._log_items("nearest", [item for item, _ in near], query.metadata)
+        return near
 
     async def _neighbours(self, *args: Any) -> tuple[list[list[MemoryItem]], dict[str, float]]:
         stretches, cosines = await super()._neighbours(*args)
@@ -419,15 +419,15 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         dialect, last = self._operations.dialect, cursor_id("after", after)
         check_size("limit", limit)
         only = None if item_ids is None else check_several_ids(item_ids)
-        found: list[Record] = [
+        page: list[Record] = [
             *await self._read(
                 lambda: sql_records.page(dialect, dialect.record_writer, wanted, last, limit, only)
             )
         ]
         if self._logs_reads:
-            ids = [record.id for record in found]
+            ids = [record.id for record in page]
             await self.log_read("records", ids, scope=metadata, action="exported")
-        return found
+        return page
 
     async def put_records(
         self,
@@ -448,19 +448,19 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
         """
         from orbiter.memory.backends.sql import records as sql_records  # noqa: PLC0415
 
-        given, wanted = sql_records.check_records(records), Query(metadata=within).wanted
+        checked, wanted = sql_records.check_records(records), Query(metadata=within).wanted
         dialect = self._operations.dialect
         written = await self._write(
             self._audited(
                 lambda: sql_records.put(
                     dialect,
                     dialect.record_writer,
-                    given,
+                    checked,
                     wanted,
                     exact_extra=self._exact_extra,
                     overwrite=overwrite,
                 ),
-                ids=[record.id for record in given],
+                ids=[record.id for record in checked],
                 is_deep=True,
             )
         )

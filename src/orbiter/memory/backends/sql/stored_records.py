@@ -168,7 +168,7 @@ class StoredRecord(Record):
 
     def plain_past(self) -> list[KeptVersion] | None:
         """Return what is written of the versions of a plain item, if these are plain, too."""
-        found: list[KeptVersion] = []
+        rows: list[KeptVersion] = []
         newer = self.row
         for row in reversed(self.past):
             who = _plain_scope(row)
@@ -177,14 +177,14 @@ class StoredRecord(Record):
             is_whole = user_of_row(row[4]) != user_of_row(newer[4])
             content = None if row[1] == newer[1] and not is_whole else row[1]
             extra = "{}" if is_whole else None
-            found.append(
+            rows.append(
                 KeptVersion(
                     row[0], row[VERSION], content, row[2], row[3], who[0], extra, row[6], row[7],
                     row[DELETED], row[-2], row[-1],
                 )
             )  # fmt: skip
             newer = row
-        return found
+        return rows
 
 
 def _plain_scope(row: Sequence[Any]) -> tuple[str, str] | None:

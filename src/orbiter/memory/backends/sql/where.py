@@ -77,16 +77,16 @@ class WhereCompiler(ABC):
                 return start if end is None else f"{start} AND {ordered} < {self._bind(name, end)}"
 
     def _among(self, name: str, column: str, values: Sequence[Scalar]) -> str:
-        given = [
+        bound = [
             self._value(name, value)
             for value in values
             if value is not None and not (isinstance(value, int) and abs(value) >= _MAX_VERSION)
         ]
         said = [f"{column} IS NULL"] if None in values else []
-        if len(given) == 1:
-            said.append(f"{column} = {self.bound(name, given[0])}")
-        elif given:
-            said.append(self.one_of(column, name, given))
+        if len(bound) == 1:
+            said.append(f"{column} = {self.bound(name, bound[0])}")
+        elif bound:
+            said.append(self.one_of(column, name, bound))
         return f"({' OR '.join(said)})" if said else "false"
 
     def _bind(self, name: str, value: Scalar) -> str:

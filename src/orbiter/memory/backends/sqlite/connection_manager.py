@@ -349,10 +349,10 @@ def _weakly(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.C
     method = weakref.WeakMethod(connect)
 
     def call() -> sqlite3.Connection:
-        found = method()
-        if found is None:
+        bound = method()
+        if bound is None:
             raise Closed
-        return found()
+        return bound()
 
     return call
 

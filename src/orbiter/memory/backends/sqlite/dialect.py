@@ -152,13 +152,13 @@ class SQLiteDialect(Dialect):
             f" AND orbiter_has(content, {args.bind(needle)})))"
         )
 
-    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+    def find(self, needle: str, compiled: Filter, tail: str, newest: Rows) -> Steps[Rows]:
         """Ask the trigrams where that is cheaper than reading the filtered rows."""
-        is_seen, is_small = yield from weigh(asked)
+        is_seen, is_small = yield from weigh(compiled)
         if is_seen:
             return newest
-        args = Args(self, asked.args)
-        conditions = [*asked.scope, *asked.rest, self.contains(needle, args)]
+        args = Args(self, compiled.args)
+        conditions = [*compiled.scope, *compiled.rest, self.contains(needle, args)]
         source = "memory_items"
         places = None if is_small else (yield from candidates(needle))
         if places is not None:

@@ -193,11 +193,11 @@ def ask_tables(
     for name in names:
         if _is_source(name):
             continue
-        found: set[Probe] = set()
+        traces: set[Probe] = set()
         for block in _blocks(connection.execute(f'SELECT * FROM "{name}"')):
-            found |= found_in(block, probes)
-        if found := found - others_hold(connection, found):
-            left.append((name, found))
+            traces |= found_in(block, probes)
+        if traces := traces - others_hold(connection, traces):
+            left.append((name, traces))
     return len(names), left
 
 
@@ -217,25 +217,25 @@ def stray(connection: sqlite3.Connection) -> list[str]:
     return problems
 
 
-def others_hold(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
+def others_hold(connection: sqlite3.Connection, traces: set[Probe]) -> set[Probe]:
     """Return the traces that rows which stay hold by right: another said the same, in any case."""
     held: set[Probe] = set()
     sources = [f'SELECT * FROM "{name}"' for name in _tables(connection) if _is_source(name)]
-    for sql in ["SELECT sql FROM sqlite_master", *sources] if found else []:
+    for sql in ["SELECT sql FROM sqlite_master", *sources] if traces else []:
         for block in _blocks(connection.execute(sql)):
             folded = block.decode(errors="replace").casefold().encode(errors="replace")
-            held |= found_in(block, found - held)
-            held |= {probe for probe in found - held if _folded(probe) in folded}
-    return held | _listed(connection, found - held)
+            held |= found_in(block, traces - held)
+            held |= {probe for probe in traces - held if _folded(probe) in folded}
+    return held | _listed(connection, traces - held)
 
 
 def _folded(probe: Probe) -> bytes:
     return probe.trace.decode(errors="replace").casefold().encode(errors="replace")
 
 
-def _listed(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
+def _listed(connection: sqlite3.Connection, traces: set[Probe]) -> set[Probe]:
     """Return the parts of terms that are those of rows which are listed now."""
-    if not found or not schema.has_index(connection, "memory_terms"):
+    if not traces or not schema.has_index(connection, "memory_terms"):
         return set()
     held: set[Probe] = set()
     connection.execute(
@@ -243,7 +243,7 @@ def _listed(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
     )
     try:
         for block in _blocks(connection.execute("SELECT term FROM temp.memory_vocabulary")):
-            held |= found_in(block, found - held)
+            held |= found_in(block, traces - held)
     finally:
         connection.execute("DROP TABLE temp.memory_vocabulary")
     return held
@@ -267,14 +267,14 @@ def _blocks(rows: Iterable[Iterable[object]]) -> Iterator[bytes]:
 
 def read_bytes(read: Callable[[int, int], bytes], probes: list[Probe]) -> tuple[int, set[Probe]]:
     """Return how many bytes *read* gives, from 0 on, and the traces among them."""
-    found: set[Probe] = set()
+    traces: set[Probe] = set()
     at, tail = 0, b""
     overlap = max((len(probe.trace) for probe in probes), default=1) - 1
     while block := read(_BLOCK, at):
-        found |= found_in(tail + block, [probe for probe in probes if probe not in found])
+        traces |= found_in(tail + block, [probe for probe in probes if probe not in traces])
         at += len(block)
         tail = block[len(block) - overlap :] if overlap else b""
-    return at, found
+    return at, traces
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -315,8 +315,8 @@ async def scrub(
     tables, left = await file.read(partial(ask_tables, probes=probes))
     problems += [f"the table `{name}` holds {len(each)} traces of it" for name, each in left]
     problems += await file.read(stray)
-    asked = Erasure(tables=tables, probes=len(probes), problems=tuple(problems))
-    return asked if file.path == ":memory:" else asked + await _read_files(file, probes)
+    in_tables = Erasure(tables=tables, probes=len(probes), problems=tuple(problems))
+    return in_tables if file.path == ":memory:" else in_tables + await _read_files(file, probes)
 
 
 async def _clean_indexes(file: SQLiteFile, forget: Callable[[], Awaitable[None]]) -> list[str]:
@@ -356,9 +356,9 @@ async def _read_files(file: SQLiteFile, probes: list[Probe]) -> Erasure:
                 number = await file.read(partial(file_checks.descriptor, path=path), writing=True)
                 assert number is not None  # noqa: S101 - it is a file
                 read = partial(os.pread, number)
-                size, found = await asyncio.to_thread(read_bytes, read, probes)
+                size, traces = await asyncio.to_thread(read_bytes, read, probes)
             else:
-                size, found = await asyncio.to_thread(_read_journal, name, probes)
+                size, traces = await asyncio.to_thread(_read_journal, name, probes)
         except FileNotFoundError:  # the last of the others has just closed it
             continue
         except OSError as exc:
@@ -366,10 +366,10 @@ async def _read_files(file: SQLiteFile, probes: list[Probe]) -> Erasure:
             continue
         total += size
         files.append(name)
-        if found:
-            found -= await file.read(partial(others_hold, found=found))
-        if found:
-            problems.append(f"`{name}` holds {len(found)} traces of it; repeat the erasure")
+        if traces:
+            traces -= await file.read(partial(others_hold, traces=traces))
+        if traces:
+            problems.append(f"`{name}` holds {len(traces)} traces of it; repeat the erasure")
     return Erasure(files=tuple(files), bytes_read=total, problems=tuple(problems))
 
 

@@ -38,7 +38,7 @@ from orbiter.memory.errors import StorageError
 __all__ = [
     "ANY",
     "KEY",
-    "MOST",
+    "MAX_MARKS",
     "TRIES",
     "Connection",
     "WriterMark",
@@ -76,7 +76,7 @@ KEY = "writers"
 ANY = "*"
 """Stands for marks that are left out."""
 
-MOST = 64
+MAX_MARKS = 64
 """Marks that are kept. All but the newest are dropped as soon as they are in the file itself."""
 
 TRIES = 5
@@ -135,8 +135,8 @@ def _read_marks(address: str) -> list[str]:
 def read_marks(connection: sqlite3.Connection) -> list[str]:
     """Return the marks that a connection sees."""
     row = connection.execute("SELECT value FROM memory_meta WHERE key = ?", [KEY]).fetchone()
-    found = json.loads(row[0]) if row else []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    marks = json.loads(row[0]) if row else []
+    return [each for each in marks if isinstance(each, str)] if isinstance(marks, list) else []
 
 
 class WriterMark:
@@ -158,7 +158,7 @@ class WriterMark:
             return
         if self._base in marks:  # no older one is needed any more
             marks = marks[marks.index(self._base) :]
-        if len(marks) >= MOST:
+        if len(marks) >= MAX_MARKS:
             marks = [ANY, *marks[-1:]]
         connection.execute(
             "INSERT OR REPLACE INTO memory_meta VALUES (?, ?)",
@@ -303,10 +303,10 @@ def _is_left(path: str) -> bool:
 
 def _identity(path: str) -> _File | None:
     try:
-        found = Path(path).stat()
+        stat = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def _check_place(path: str) -> list[str]:

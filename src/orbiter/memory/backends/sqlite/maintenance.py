@@ -48,10 +48,10 @@ class Identity:
         if self._path == ":memory:":
             return None
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - for every write: a third of the time
+            stat = os.stat(self._path)  # noqa: PTH116 - for every write: a third of the time
         except FileNotFoundError:
             return None
-        return found.st_dev, found.st_ino
+        return stat.st_dev, stat.st_ino
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

@@ -43,8 +43,8 @@ def field(name: str) -> str:
 
 def _index(name: str, *fields: str) -> str:
     columns = ", ".join((*(field(each) for each in fields), "created_at"))
-    given = "".join(f" AND {field(each)} IS NOT NULL" for each in fields)
-    return f"CREATE INDEX {name} ON memory_items ({columns}) WHERE deleted = 0{given};"
+    conditions = "".join(f" AND {field(each)} IS NOT NULL" for each in fields)
+    return f"CREATE INDEX {name} ON memory_items ({columns}) WHERE deleted = 0{conditions};"
 
 
 _SAME = "CASE WHEN NEW.{0} IS OLD.{0} THEN NULL ELSE OLD.{0} END"

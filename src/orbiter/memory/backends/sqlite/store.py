@@ -362,10 +362,10 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what *work* returns; its reads are done on one thread, without the event loop."""
-        found = await self._file.offload(work, prepare=self._index_words)
+        result = await self._file.offload(work, prepare=self._index_words)
         if has_loop():
             self._wrote(is_news=False)
-        return found
+        return result
 
     # Items are made of rows by the thread that reads them: the event loop has better things to do.
 
@@ -393,7 +393,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             return matches and (list(map(make, matches[0])), *matches[1:])
 
         rounds = 0
-        while (found := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
+        while (answer := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
             rounds += 1
             try:
                 await self._index_words()
@@ -401,7 +401,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
                 # Another process writes for long, or nobody can: what is listed is better than
                 # no answer.
                 rounds = ROUNDS + 1
-        return found
+        return answer
 
     async def _models(self) -> list[Model]:
         return await self._file.read(vectors.models)

@@ -113,8 +113,8 @@ def documents(content: str, user_id: str | None, indexing: str | None = None) ->
     """Return what is indexed of an item, one text per passage."""
     who, made = owner(user_id), []
     for part in passages(content, indexing):
-        found = tokens(part)
-        made.append(" ".join([who, *found, *[who + each for each in found]]))
+        terms = tokens(part)
+        made.append(" ".join([who, *terms, *[who + each for each in terms]]))
     return made
 
 

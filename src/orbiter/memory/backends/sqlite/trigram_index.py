@@ -49,14 +49,14 @@ _HAS_WORDS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_words'"
 _MARK = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
 
 
-def weigh(asked: Filter) -> Steps[tuple[bool, bool]]:
+def weigh(compiled: Filter) -> Steps[tuple[bool, bool]]:
     """Tell whether the newest `PROBE` rows of a scope are all it has, and whether it is small."""
     total = yield Statement("SELECT ifnull(max(rowid), 0) FROM memory_items")
     few = operations.PROBE + total[0][0] // SHARE
     rows = yield Statement(
         "SELECT count(*) FROM (SELECT 1 FROM memory_items"
-        f" WHERE {' AND '.join(asked.scope)} LIMIT {few + 1})",
-        asked.scope_args,
+        f" WHERE {' AND '.join(compiled.scope)} LIMIT {few + 1})",
+        compiled.scope_args,
     )
     return rows[0][0] <= operations.PROBE, rows[0][0] <= few
 

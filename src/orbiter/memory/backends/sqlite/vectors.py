@@ -101,10 +101,10 @@ def _prune(connection: sqlite3.Connection) -> None:
 
 
 def _is_here(connection: sqlite3.Connection, model: Model) -> bool:
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'", [model.key]
     )
-    return found.fetchone() is not None
+    return rows.fetchone() is not None
 
 
 # Embedding
@@ -125,21 +125,21 @@ def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Pendi
 
     `None` if the model is no longer there.
     """
-    found: list[PendingItem] = []
+    items: list[PendingItem] = []
     connection.execute("BEGIN")
     try:
         if not _is_here(connection, model):
             return None
         for sql in (_NOTED.format("= 0"), _BEYOND):
-            if len(found) < count:
-                rows = connection.execute(sql, [model.key, count - len(found)])
-                found += [_pending(row) for row in rows]
-        if not found:
+            if len(items) < count:
+                rows = connection.execute(sql, [model.key, count - len(items)])
+                items += [_pending(row) for row in rows]
+        if not items:
             rows = connection.execute(_NOTED.format("> 0"), [model.key, count])
-            found = [_pending(row, is_put_off=True) for row in rows]
+            items = [_pending(row, is_put_off=True) for row in rows]
     finally:
         connection.execute("COMMIT")
-    return found
+    return items
 
 
 def _pending(row: Sequence[Any], *, is_put_off: bool = False) -> PendingItem:

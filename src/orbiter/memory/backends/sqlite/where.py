@@ -103,7 +103,7 @@ def _is_equal(test: Condition, args: Args) -> str | None:
     if not PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
         return None
     path = args.bind(f"$.extra.{key}")
-    asked = _ask_python(test, args)
+    in_python = _ask_python(test, args)
     if isinstance(value, bool):
         known = f"WHEN '{'true' if value else 'false'}' THEN 1"
     elif is_text:  # which may end for SQLite where there is a NUL
@@ -111,12 +111,12 @@ def _is_equal(test: Condition, args: Args) -> str | None:
         # CASE, as AND asks Python about every row.
         known = (
             f"WHEN 'text' THEN CASE WHEN {differs} THEN 0"
-            f" WHEN instr(metadata, '\\u0000') = 0 THEN 1 ELSE {asked} END"
+            f" WHEN instr(metadata, '\\u0000') = 0 THEN 1 ELSE {in_python} END"
         )
     else:  # a fraction SQLite may round differently
         equals = f"json_extract(metadata, {path}) = {args.bind(value)}"
-        known = f"WHEN 'integer' THEN {equals} WHEN 'real' THEN {asked}"
-    return f"CASE json_type(metadata, {path}) {known} WHEN 'array' THEN {asked} ELSE 0 END"
+        known = f"WHEN 'integer' THEN {equals} WHEN 'real' THEN {in_python}"
+    return f"CASE json_type(metadata, {path}) {known} WHEN 'array' THEN {in_python} ELSE 0 END"
 
 
 # Asking Python

@@ -22,8 +22,8 @@ __all__ = [
     "BUSY",
     "HELD",
     "IDLE",
-    "LEAST",
-    "MOST",
+    "MAX_REST",
+    "MIN_REST",
     "NEAR",
     "Chore",
     "Closed",
@@ -133,7 +133,7 @@ NEAR = 0.02
 HELD = 0.2
 """Seconds between two looks whether chores may be done again."""
 
-LEAST, MOST = 1.0, 86_400.0
+MIN_REST, MAX_REST = 1.0, 86_400.0
 """Seconds that the writer rests at least and at most when it is known when its next chore is."""
 
 
@@ -300,7 +300,7 @@ class Writer:
             # Another process writes, the disk is full, or a row was made by hand.
             roll_back(connection)
             return None
-        return None if left is None else min(max(left, LEAST), MOST)
+        return None if left is None else min(max(left, MIN_REST), MAX_REST)
 
     def _refuse(self, error: Exception) -> None:
         self.stop()

@@ -19,7 +19,7 @@ from orbiter.memory.model.copying import copy_item, share_values
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, index_texts
 from orbiter.memory.model.query import Query
 
-__all__ = ["Found", "Snapshots", "UserIndex", "VectorIndex"]
+__all__ = ["ScoredItems", "Snapshots", "UserIndex", "VectorIndex"]
 
 _Integers = npt.NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -154,7 +154,7 @@ def _described(item: MemoryItem) -> Iterator[tuple[str, str | None]]:
     yield "status", item.status
 
 
-Found = list[tuple[MemoryItem, float]]
+ScoredItems = list[tuple[MemoryItem, float]]
 _Vector = npt.NDArray[np.float32]
 
 
@@ -175,7 +175,7 @@ class Snapshots:
             [(index, list(items), snapshot) for index, items, snapshot in self.indexes]
         )
 
-    def nearest(self, vector: _Vector, count: int) -> Found:
+    def nearest(self, vector: _Vector, count: int) -> ScoredItems:
         """Return the nearest items and their cosines, best first, then by arrival."""
         ranked: list[tuple[float, int, MemoryItem]] = []
         for index, items, snapshot in self.indexes:

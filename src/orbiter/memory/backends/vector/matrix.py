@@ -147,27 +147,27 @@ class VectorMatrix:
         key comes first.
         """
         rows = directions(vectors, self.dimension)
-        given = np.asarray(keys, np.int64)
-        if given.shape != (len(rows),):
-            raise ValueError(f"{len(rows)} vectors need as many keys, not {given.shape}")
+        key_array = np.asarray(keys, np.int64)
+        if key_array.shape != (len(rows),):
+            raise ValueError(f"{len(rows)} vectors need as many keys, not {key_array.shape}")
         order_by = None if ranks is None else np.asarray(ranks, np.int64)
-        if order_by is not None and order_by.shape != given.shape:
+        if order_by is not None and order_by.shape != key_array.shape:
             raise ValueError(f"{len(rows)} vectors need as many ranks, not {order_by.shape}")
         if not len(rows):
             return
-        different, first, inverse = np.unique(given, return_index=True, return_inverse=True)
-        starts = _starts(given)
+        different, first, inverse = np.unique(key_array, return_index=True, return_inverse=True)
+        starts = _starts(key_array)
         if len(different) != len(starts):  # some key's rows are apart: bring them together
             order = np.argsort(first[inverse], kind="stable")
-            given, rows = given[order], rows[order]
+            key_array, rows = key_array[order], rows[order]
             order_by = None if order_by is None else order_by[order]
-            starts = _starts(given)
-        lengths = np.diff(starts, append=len(given))
+            starts = _starts(key_array)
+        lengths = np.diff(starts, append=len(key_array))
         with self._lock:
             offset = self._append(rows)
-            first_keys, first_rows = given[starts], starts + offset
+            first_keys, first_rows = key_array[starts], starts + offset
             if self._candidates is None and not self._places.has_any(different):
-                self._reserve_new(given, first_rows, lengths, offset)
+                self._reserve_new(key_array, first_rows, lengths, offset)
             else:
                 every = (first_keys.tolist(), first_rows.tolist(), lengths.tolist())
                 for key, start, length in zip(*every, strict=True):
@@ -290,8 +290,8 @@ class VectorMatrix:
 
     def similarities(self, vector: npt.ArrayLike, keys: Iterable[int]) -> dict[int, float]:
         """Return how near each of *keys* is that is here."""
-        given = np.fromiter(keys, np.int64)
-        return dict(self.nearest(vector, len(given), among=given))
+        key_array = np.fromiter(keys, np.int64)
+        return dict(self.nearest(vector, len(key_array), among=key_array))
 
     def vectors(self, key: int) -> _Floats | None:
         """Return the vectors of *key* as they are kept, of length 1, or `None`."""
@@ -451,5 +451,5 @@ class _Sorted:
         """Return the row of each of *keys*, or -1."""
         places = np.searchsorted(self._keys[: self._used], keys)
         places[places == self._used] = 0
-        found: _Integers = np.where(self._keys[places] == keys, self._rows[places], -1)
-        return found
+        rows: _Integers = np.where(self._keys[places] == keys, self._rows[places], -1)
+        return rows

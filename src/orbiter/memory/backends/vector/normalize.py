@@ -14,29 +14,29 @@ __all__ = ["best_cosines", "direction", "directions", "is_zero"]
 def direction(vector: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
     """Return one vector as a row of length 1, or raise a `ValueError` that says why."""
     try:
-        given = np.asarray(vector)
+        array = np.asarray(vector)
     except ValueError:
         raise ValueError(f"a vector must have {dimension} numbers") from None
-    usual = _usual(given, dimension)
+    usual = _usual(array, dimension)
     if usual is not None:
         return usual
-    made: npt.NDArray[np.float32] = directions(given[None], dimension)[0]
+    made: npt.NDArray[np.float32] = directions(array[None], dimension)[0]
     return made
 
 
 def is_zero(vector: npt.ArrayLike, dimension: int) -> bool:
     """Tell whether a vector is sound but has zeros only: it is near nothing, and gets no row."""
     try:
-        given = np.asarray(vector)
+        array = np.asarray(vector)
     except ValueError:
         return False
-    return given.dtype.kind in "fiu" and given.shape == (dimension,) and not given.any()
+    return array.dtype.kind in "fiu" and array.shape == (dimension,) and not array.any()
 
 
-def _usual(given: npt.NDArray[np.generic], dimension: int) -> npt.NDArray[np.float32] | None:
+def _usual(array: npt.NDArray[np.generic], dimension: int) -> npt.NDArray[np.float32] | None:
     """Return a vector that is nothing special, at a fraction of the cost."""
-    if given.dtype.kind == "f" and given.shape == (dimension,):
-        exact = given.astype(np.float64)
+    if array.dtype.kind == "f" and array.shape == (dimension,):
+        exact = array.astype(np.float64)
         with np.errstate(all="ignore"):
             square = float(exact @ exact)
         if 1e-60 < square < 1e60:
@@ -84,9 +84,9 @@ def best_cosines(vector: npt.ArrayLike, blobs: Sequence[bytes], *, dimension: in
     """Return how near the nearest vector of each blob is; a blob holds one or more of length 1."""
     if not blobs:
         return []
-    asked = direction(vector, dimension)
+    query_vector = direction(vector, dimension)
     counts = [len(blob) // (4 * dimension) for blob in blobs]
     rows = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimension)
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    best: list[float] = np.maximum.reduceat(product(rows, asked), starts).tolist()
+    best: list[float] = np.maximum.reduceat(product(rows, query_vector), starts).tolist()
     return best

@@ -30,7 +30,7 @@ from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_size
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.vector.index import Found
+    from orbiter.memory.backends.vector.index import ScoredItems
 
 __all__ = ["VectorMemoryStore"]
 
@@ -228,7 +228,7 @@ class VectorMemoryStore:
         """Return 0: what `add` has kept is embedded."""
         return 0
 
-    async def _nearest(self, vector: Any, query: Query) -> "Found":
+    async def _nearest(self, vector: Any, query: Query) -> "ScoredItems":
         self._sweep()
         snapshots = self._index.snapshot(query)
         if snapshots.numbers < _OFF_LOOP:
