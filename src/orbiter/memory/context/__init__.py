@@ -277,7 +277,7 @@ class ContextManager:
         history, not_theirs = await read_conversation(conversation, scope)
         episodes = check_memories("recent", recent)
         episodes += await read_recent(short_term_manager, hours=hours, limit=recent_limit)
-        found = check_memories("memories", memories)
+        recalled = check_memories("memories", memories)
         foreign: list[Memory] = []
         if long_term is not None:
             searched = scope if recall_scope is None else recall_scope
@@ -288,7 +288,7 @@ class ContextManager:
                 limit=memory_limit,
                 min_relevance=min_relevance,
             )
-            found += more
+            recalled += more
         persona = soul.render() if soul else ""
 
         def collected() -> Parts:
@@ -300,12 +300,12 @@ class ContextManager:
                 foreign=not_theirs,
                 remembered={
                     "recent": [candidate(episode, self._trust) for episode in episodes],
-                    "memories": [candidate(memory, self._trust) for memory in found]
+                    "memories": [candidate(memory, self._trust) for memory in recalled]
                     + [candidate(memory, self._trust, refused="scope") for memory in foreign],
                 },
             )
 
-        count = len(episodes) + len(found) + len(foreign)
+        count = len(episodes) + len(recalled) + len(foreign)
         parts = await apart(count > _MANY, collected)
         if len(self._costs) > _MAX_COSTS:
             self._costs.clear()
@@ -328,9 +328,9 @@ class ContextManager:
 
 def _is_long(parts: Parts) -> bool:
     """Tell whether to lay out *parts* takes long: every text is escaped, and counted again."""
-    shown = [Entry(text) for text in (parts.persona, parts.summary, parts.task)]
-    shown += [each.entry for section in parts.remembered.values() for each in section]
-    return is_much_text([*shown, *parts.history])
+    entries = [Entry(text) for text in (parts.persona, parts.summary, parts.task)]
+    entries += [each.entry for section in parts.remembered.values() for each in section]
+    return is_much_text([*entries, *parts.history])
 
 
 def _check_task(task: object) -> None:

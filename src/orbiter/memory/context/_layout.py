@@ -352,14 +352,14 @@ class _Layout:
 
         A trial tells only what it costs, and not what was dropped.
         """
-        items, found, dropped = self._fit(room, is_trial=is_trial)
+        items, chosen, dropped = self._fit(room, is_trial=is_trial)
         stable = [_plain("persona", self._parts.persona)] if self._parts.persona else []
         stable.append(_plain("notice", NOTICE))
         # Made without checks: the parts were checked, and no limit on one memory holds for all.
         system = join(block.text for block in stable)
         sent: list[MemoryItem] = [unchecked_item(SystemMemory, system, MemoryMetadata())]
-        if found["summary"]:
-            stable.append(self._block("summary", found["summary"]))
+        if chosen["summary"]:
+            stable.append(self._block("summary", chosen["summary"]))
             # Not the system's: what was said does not gain authority by being summed up.
             sent.append(unchecked_item(HumanMemory, stable[-1].text, MemoryMetadata()))
         prefix = [*stable, _plain("conversation", "")]
@@ -368,7 +368,7 @@ class _Layout:
             prefix[-1] = stable[-1].without_end(closing_line(self._prices.stable))
             sent += copy_items(items)
         volatile = [
-            self._block(name, found[name]) for name in ("recent", "memories") if found[name]
+            self._block(name, chosen[name]) for name in ("recent", "memories") if chosen[name]
         ]
         task = _plain("task", f"{TITLES['task']}\n{self._parts.task}")
         is_asked = any(item is self._visible.question for item in items)
@@ -397,15 +397,15 @@ class _Layout:
         text = join(block.text for block in blocks)
         return text, self._prices.tokens(text, blocks)
 
-    def _block(self, name: str, shown: Sequence[Candidate]) -> Block:
-        return self._prices.block(name, [each.entry for each in shown])
+    def _block(self, name: str, candidates: Sequence[Candidate]) -> Block:
+        return self._prices.block(name, [each.entry for each in candidates])
 
     def _fit(
         self, room: int | None, *, is_trial: bool
     ) -> tuple[list[MemoryItem], dict[str, list[Candidate]], list[Dropped]]:
         """Share *room*: first the summary's part of it, then by priority."""
         items: list[MemoryItem] = []
-        found: dict[str, list[Candidate]] = {}
+        chosen: dict[str, list[Candidate]] = {}
         dropped: list[Dropped] = []
         for place, name in enumerate(("summary", *self._priority)):
             share = None
@@ -418,34 +418,34 @@ class _Layout:
                 items, others = self._fit_conversation(share)
                 lost = [] if is_trial else [self._drop_item(item, "budget") for item in others]
             else:
-                wanted = self._visible.found[name]
-                found[name], lost = fit_entries(name, wanted, share, cost=self._prices.entry)
+                wanted = self._visible.candidates[name]
+                chosen[name], lost = fit_entries(name, wanted, share, cost=self._prices.entry)
             dropped += lost
             if room is not None:
-                taken = [self._prices.entry(each.entry) for each in found.get(name, ())]
+                taken = [self._prices.entry(each.entry) for each in chosen.get(name, ())]
                 taken += map(self._prices.item, items if name == "conversation" else ())
                 room -= sum(taken) + (self._prices.frame(name) if taken else 0)
-        twice = self._shown_twice(items, found)
+        twice = self._duplicates(items, chosen)
         dropped += twice
         gone = {each.id for each in twice}
-        found = {
+        chosen = {
             name: [each for each in kept if each.id is None or each.id not in gone]
-            for name, kept in found.items()
+            for name, kept in chosen.items()
         }
-        return items, found, dropped
+        return items, chosen, dropped
 
-    def _shown_twice(
-        self, items: Sequence[MemoryItem], found: dict[str, list[Candidate]]
+    def _duplicates(
+        self, items: Sequence[MemoryItem], chosen: dict[str, list[Candidate]]
     ) -> list[Dropped]:
         """Return what was found and stands in the conversation, or is the task, already."""
-        shown = {item.id for item in items}
+        ids = {item.id for item in items}
         if self._visible.question is not None:
-            shown.add(self._visible.question.id)
+            ids.add(self._visible.question.id)
         return [
             drop(name, each, "duplicate", self._prices.entry(each.entry))
-            for name, kept in found.items()
+            for name, kept in chosen.items()
             for each in kept
-            if each.id in shown
+            if each.id in ids
         ]
 
     def _summary_share(self, room: int) -> int:
@@ -477,7 +477,7 @@ class _Layout:
         if name == "conversation":
             wants = [self._prices.item(item) for unit in self._visible.units for item in unit]
         else:
-            wants = [self._prices.entry(each.entry) for each in self._visible.found[name]]
+            wants = [self._prices.entry(each.entry) for each in self._visible.candidates[name]]
         return sum(wants) + self._prices.frame(name) if wants else 0
 
     def _fit_conversation(self, room: int | None) -> tuple[list[MemoryItem], list[MemoryItem]]:

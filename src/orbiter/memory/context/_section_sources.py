@@ -250,10 +250,10 @@ async def recall(
         memories = await _recalled(source, query, limit, min_relevance)
         foreign = _foreign(memories, scope)
     elif isinstance(source, MemoryStore):
-        asked = Query(metadata=check_scope(scope, "the store"))
-        items = await _search(source, query, scope=asked.metadata, limit=limit)
-        items = memories = await _that_hold(source, items, asked)
-        foreign = [item for item in items if not asked.matches(item)]
+        filters = Query(metadata=check_scope(scope, "the store"))
+        items = await _search(source, query, scope=filters.metadata, limit=limit)
+        items = memories = await _that_hold(source, items, filters)
+        foreign = [item for item in items if not filters.matches(item)]
     elif callable(source):
         coming = source(query, limit=limit)
         if not isawaitable(coming):
@@ -266,8 +266,8 @@ async def recall(
             "`memory.scope(user_id=…)`, a store, an object with `recall`, or a coroutine function "
             "`recall(query, limit=...)`"
         )
-    shown = [memory for memory in memories if not any(memory is other for other in foreign)]
-    return shown[:limit], foreign
+    allowed = [memory for memory in memories if not any(memory is other for other in foreign)]
+    return allowed[:limit], foreign
 
 
 async def _recalled(

@@ -56,7 +56,7 @@ class Visible:
     """The conversation's whole units, oldest first, without the task if nothing has followed it."""
     question: MemoryItem | None
     """The message that asks the task, if the model has not answered it."""
-    found: dict[str, list[Candidate]]
+    candidates: dict[str, list[Candidate]]
     """What wants to be shown as entries, by section."""
     refused_items: list[tuple[MemoryItem, Reason]]
     refused: list[tuple[str, Candidate, Reason]]
@@ -72,11 +72,11 @@ def find_visible(parts: Parts) -> Visible:
         # the like it stays where it is.
         if all(role_of(unit[0]) == "system" for unit in units[place + 1 :]):
             units.pop(place)
-    found, refused = _sift_remembered(parts.remembered)
+    candidates, refused = _sift_remembered(parts.remembered)
     # A summary is derived from all that was said, and no more reliable than the least of it.
     summary = Candidate(Entry(parts.summary, "summary", trust="low"))
-    found["summary"] = [summary] if parts.summary else []
-    return Visible(units, question, found, refused_items, refused)
+    candidates["summary"] = [summary] if parts.summary else []
+    return Visible(units, question, candidates, refused_items, refused)
 
 
 def _sift_history(parts: Parts) -> tuple[list[Unit], list[tuple[MemoryItem, Reason]]]:
@@ -99,19 +99,19 @@ def _sift_remembered(
     remembered: Mapping[str, list[Candidate]],
 ) -> tuple[dict[str, list[Candidate]], list[tuple[str, Candidate, Reason]]]:
     seen: set[str] = set()
-    found: dict[str, list[Candidate]] = {}
+    candidates: dict[str, list[Candidate]] = {}
     refused: list[tuple[str, Candidate, Reason]] = []
-    for name, candidates in remembered.items():
-        found[name] = []
-        for each in candidates:
+    for name, listed in remembered.items():
+        candidates[name] = []
+        for each in listed:
             reason = each.refused or ("duplicate" if each.id in seen else None)
             if reason:
                 refused.append((name, each, reason))
                 continue
-            found[name].append(each)
+            candidates[name].append(each)
             if each.id is not None:
                 seen.add(each.id)
-    return found, refused
+    return candidates, refused
 
 
 def _open_question(units: Sequence[Unit], task: str) -> MemoryItem | None:
@@ -124,8 +124,10 @@ def _open_question(units: Sequence[Unit], task: str) -> MemoryItem | None:
     last = next(spoken, None)
     if last is None or role_of(last[-1]) not in ("human", "tool"):
         return None
-    asked = next((unit[0] for unit in chain([last], spoken) if role_of(unit[0]) == "human"), None)
-    return asked if asked is not None and asked.content == task else None
+    question = next(
+        (unit[0] for unit in chain([last], spoken) if role_of(unit[0]) == "human"), None
+    )
+    return question if question is not None and question.content == task else None
 
 
 Costs = dict[tuple[str, int, int, int], int]

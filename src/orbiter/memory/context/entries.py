@@ -156,11 +156,11 @@ def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
     if memory.__class__ in PLAIN_SPEAKERS and not memory.metadata.extra:  # as most are
         return "medium"
     source = memory.metadata.extra.get("source")
-    told = source.partition(":")[0].strip().casefold() if isinstance(source, str) else source
+    kind = source.partition(":")[0].strip().casefold() if isinstance(source, str) else source
     if role_of(memory) in _SPEAKERS:
-        return "low" if isinstance(told, str) and told in _OUTSIDE else "medium"
+        return "low" if isinstance(kind, str) and kind in _OUTSIDE else "medium"
     if role_of(memory) is None and memory.memory_type in ("item", "fact"):
-        return "medium" if told is None or (isinstance(told, str) and told in _INSIDE) else "low"
+        return "medium" if kind is None or (isinstance(kind, str) and kind in _INSIDE) else "low"
     return "low"
 
 

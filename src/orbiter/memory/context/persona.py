@@ -82,9 +82,11 @@ class Soul:
         if self.rules:
             parts.append("\n".join(["Rules:", *(f"- {_indented(rule)}" for rule in self.rules)]))
         if self.platforms:
-            told = (f"{name}: {how}" if how else name for name, how in self.platforms.items())
-            parts.append("\n".join(["Platforms:", *(f"- {_indented(each)}" for each in told)]))
-        parts += [shown for name, value in self.extra.items() if (shown := _section(name, value))]
+            lines = (f"{name}: {how}" if how else name for name, how in self.platforms.items())
+            parts.append("\n".join(["Platforms:", *(f"- {_indented(each)}" for each in lines)]))
+        parts += [
+            section for name, value in self.extra.items() if (section := _section(name, value))
+        ]
         return "\n\n".join([*parts, self.body] if self.body else parts)
 
 
@@ -279,7 +281,7 @@ def _named_texts(value: object) -> Mapping[str, str]:
     if not isinstance(value, dict):
         return MappingProxyType(dict.fromkeys(_texts(value), ""))
     if not all(
-        isinstance(key, str) and isinstance(told, str | None) for key, told in value.items()
+        isinstance(key, str) and isinstance(text, str | None) for key, text in value.items()
     ):
         raise TypeError("a list of names, or `name: text` lines")
-    return MappingProxyType({key: _text(told) for key, told in value.items()})
+    return MappingProxyType({key: _text(text) for key, text in value.items()})

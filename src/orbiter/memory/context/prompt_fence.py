@@ -144,7 +144,7 @@ def escape(text: str, *, marks: Iterable[str] = ()) -> str:
             continue
         # Looking ahead finds occurrences that overlap, too.
         start = re.compile(f"{mark[0]}(?={mark[1:]})", re.IGNORECASE)
-        escaped = replace_all(start, lambda found: _code(found[0]), escaped, reach=len(mark))
+        escaped = replace_all(start, lambda match: _code(match[0]), escaped, reach=len(mark))
     return escaped
 
 
@@ -153,23 +153,23 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(_unescaped, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return _SHORT.get(found[0]) or _code(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    return _SHORT.get(match[0]) or _code(match[0])
 
 
 def _code(char: str) -> str:
     return f"\\u{ord(char):04x}" if char <= "\uffff" else f"\\U{ord(char):08x}"
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    short, code, long_code = found.groups()
+def _unescaped(match: re.Match[str]) -> str:
+    short, code, long_code = match.groups()
     if short:
         return _LONG[short]
     try:
         return chr(int(code or long_code or "", 16))
     except (ValueError, OverflowError):
         raise FenceError(
-            f"no escape at position {found.start()}: {found.string[found.start() :][:12]!r}"
+            f"no escape at position {match.start()}: {match.string[match.start() :][:12]!r}"
         ) from None
 
 

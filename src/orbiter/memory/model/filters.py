@@ -255,7 +255,7 @@ MAX_ORDERED = 2**53
 
 _SIGNS: dict[str, Sign] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _OPERATORS = ("$eq", "$ne", *_SIGNS, "$in", "$nin", "$exists", "$contains", "$prefix", "$not")
-_TOLD = "`, `".join(_OPERATORS)
+_OPERATOR_NAMES = "`, `".join(_OPERATORS)
 _OF_EXTRA = ("metadata.extra.", "extra.")
 
 
@@ -285,35 +285,35 @@ class _Parser:
         if not where:
             self._count()
         parts: list[Condition] = []
-        for name, asked in where.items():
+        for name, operand in where.items():
             if not isinstance(name, str):
                 raise QueryError(f"`where` names {name!r}; a name must be a string")
             if name in ("$and", "$or"):
-                parts.append(self._several(name, asked, depth))
+                parts.append(self._several(name, operand, depth))
             elif name == "$not":
-                parts.append(Not(self.filter(asked, depth + 1)))
+                parts.append(Not(self.filter(operand, depth + 1)))
             elif name.startswith("$"):
                 raise QueryError(
                     f"unknown operator `{name}` in `where`; use `$and`, `$or` or `$not` around "
-                    f"filters, and `{_TOLD}` after a name"
+                    f"filters, and `{_OPERATOR_NAMES}` after a name"
                 )
             else:
                 place = read_place(name)
-                parts += self._field(place, asked, depth)
+                parts += self._field(place, operand, depth)
         return _all_of(parts)
 
-    def _several(self, name: str, asked: object, depth: int) -> Condition:
-        if not isinstance(asked, list | tuple) or not asked:
-            raise QueryError(f"`{name}` takes a list of filters, not {asked!r}")
-        parts = [self.filter(each, depth + 1) for each in asked]
+    def _several(self, name: str, filters: object, depth: int) -> Condition:
+        if not isinstance(filters, list | tuple) or not filters:
+            raise QueryError(f"`{name}` takes a list of filters, not {filters!r}")
+        parts = [self.filter(each, depth + 1) for each in filters]
         return _all_of(parts) if name == "$and" else AnyOf(tuple(parts))
 
-    def _field(self, place: Place, asked: object, depth: int) -> list[Condition]:
-        if not isinstance(asked, Mapping):
-            return [self._test(place, "$eq", asked, depth)]
-        if not asked:
-            raise QueryError(f"`{place.name}` is compared with {{}}; use `{_TOLD}`")
-        return [self._test(place, sign, operand, depth) for sign, operand in asked.items()]
+    def _field(self, place: Place, value: object, depth: int) -> list[Condition]:
+        if not isinstance(value, Mapping):
+            return [self._test(place, "$eq", value, depth)]
+        if not value:
+            raise QueryError(f"`{place.name}` is compared with {{}}; use `{_OPERATOR_NAMES}`")
+        return [self._test(place, sign, operand, depth) for sign, operand in value.items()]
 
     def _test(self, place: Place, sign: object, operand: object, depth: int) -> Condition:
         if sign == "$not":
@@ -327,13 +327,13 @@ class _Parser:
             return Not(_all_of(self._field(place, operand, depth + 1)))
         self._count()
         if sign in ("$eq", "$ne"):
-            found = _among(place, [_scalar(place, operand)])
-            return found if sign == "$eq" else Not(found)
+            among = _among(place, [_scalar(place, operand)])
+            return among if sign == "$eq" else Not(among)
         if sign in ("$in", "$nin"):
             if not isinstance(operand, list | tuple | set | frozenset):
                 raise QueryError(f"`{sign}` takes a list of values, not {operand!r}")
-            found = _among(place, [_scalar(place, each) for each in operand])
-            return found if sign == "$in" else Not(found)
+            among = _among(place, [_scalar(place, each) for each in operand])
+            return among if sign == "$in" else Not(among)
         if sign == "$exists":
             if not isinstance(operand, bool):
                 raise QueryError(f"`$exists` takes True or False, not {operand!r}")
@@ -342,7 +342,7 @@ class _Parser:
             return (_contains if sign == "$contains" else _prefix)(place, operand)
         if isinstance(sign, str) and sign in _SIGNS:
             return _ordered(place, sign, operand)
-        raise QueryError(f"unknown operator `{sign}` after `{place.name}`; use `{_TOLD}`")
+        raise QueryError(f"unknown operator `{sign}` after `{place.name}`; use `{_OPERATOR_NAMES}`")
 
     def _count(self) -> None:
         self._conditions += 1

@@ -190,8 +190,8 @@ class Query:
         """The scope fields that count and the values they must have."""
         if self.metadata is None:
             return {}
-        given = ((name, getattr(self.metadata, name)) for name in self.fields)
-        return {name: value for name, value in given if value is not None}
+        values = ((name, getattr(self.metadata, name)) for name in self.fields)
+        return {name: value for name, value in values if value is not None}
 
     @property
     def names_only_ignored_fields(self) -> bool:

@@ -166,8 +166,8 @@ class Record:
     def from_line(cls, line: str | bytes) -> "Record":
         """Return the record of a line, or raise an `InvalidItemError` that says what is wrong."""
         try:
-            found = json.loads(line, parse_constant=_refuse, object_pairs_hook=_object)
-            return _load(found)
+            value = json.loads(line, parse_constant=_refuse, object_pairs_hook=_object)
+            return _load(value)
         except InvalidItemError:
             raise
         except ValidationError as exc:
@@ -232,8 +232,8 @@ def _iso(instant: datetime) -> str:
 # Reading
 
 
-def _load(found: object) -> Record:
-    fields = _checked(found, _KEYS, "a record")
+def _load(value: object) -> Record:
+    fields = _checked(value, _KEYS, "a record")
     versions = fields.get("versions", [])
     if not isinstance(versions, list):
         raise InvalidItemError("this is not a valid record: `versions` must be a list")
@@ -246,8 +246,8 @@ def _load(found: object) -> Record:
     )
 
 
-def _load_version(found: object) -> PastVersion:
-    fields = _checked(found, _VERSION_KEYS, "a version")
+def _load_version(value: object) -> PastVersion:
+    fields = _checked(value, _VERSION_KEYS, "a version")
     return PastVersion(
         _load_item(fields),
         _flag(fields),
@@ -256,15 +256,15 @@ def _load_version(found: object) -> PastVersion:
     )
 
 
-def _checked(found: object, known: frozenset[str], what: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _checked(value: object, known: frozenset[str], what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
         raise InvalidItemError(f"this is not a valid record: {what} must be a JSON object")
-    if strange := found.keys() - known:
+    if strange := value.keys() - known:
         raise InvalidItemError(
             f"this is not a valid record: {what} has no `{min(strange)}`; perhaps a newer version "
             "of orbiter-memory wrote it"
         )
-    return found
+    return value
 
 
 def _load_item(fields: Mapping[str, Any]) -> MemoryItem:
@@ -301,10 +301,10 @@ def _name(fields: Mapping[str, Any], name: str) -> str | None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise InvalidItemError("this is not a valid record: a key appears twice in one object")
-    return found
+    return fields
 
 
 def _refuse(constant: str) -> object:

@@ -37,20 +37,20 @@ class ToolCall:
 
 def call_id(call: Mapping[str, Any]) -> str:
     """Return the call's id; `""` when it has none that is text."""
-    found = call.get("id")
-    return found if isinstance(found, str) else ""
+    value = call.get("id")
+    return value if isinstance(value, str) else ""
 
 
 def call_name(call: Mapping[str, Any]) -> str:
     """Return the name of the called tool; `""` when it has none that is text."""
-    found = _body(call).get("name")
-    return found if isinstance(found, str) else ""
+    value = _body(call).get("name")
+    return value if isinstance(value, str) else ""
 
 
 def call_arguments(call: Mapping[str, Any]) -> str:
     """Return the arguments as text, the way OpenAI sends them."""
-    found = _arguments(call)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    arguments = _arguments(call)
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def call_input(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,14 +59,16 @@ def call_input(call: Mapping[str, Any]) -> dict[str, Any]:
     Text that is no JSON object, or one that cannot be sent as JSON again, is kept whole under
     the key `input`.
     """
-    found = _arguments(call)
-    if not isinstance(found, str):
-        return dict(found) if isinstance(found, dict) else {"input": found}
+    arguments = _arguments(call)
+    if not isinstance(arguments, str):
+        return dict(arguments) if isinstance(arguments, dict) else {"input": arguments}
     try:
-        parsed = check_json(json.loads(found), max_bytes=_MAX_ARGUMENTS) if found.strip() else {}
+        parsed = (
+            check_json(json.loads(arguments), max_bytes=_MAX_ARGUMENTS) if arguments.strip() else {}
+        )
     except (ValueError, RecursionError):
-        return {"input": found}
-    return parsed if isinstance(parsed, dict) else {"input": found}
+        return {"input": arguments}
+    return parsed if isinstance(parsed, dict) else {"input": arguments}
 
 
 def call_json(call: Mapping[str, Any]) -> str:

@@ -187,11 +187,11 @@ def _named(kind: str) -> Where:
 
 def _by_type() -> dict[str, Trust]:
     """Return the types that are not the user's, those of an application's own classes, too."""
-    found = {"summary": _UNTOLD_SUMMARY}
+    levels = {"summary": _UNTOLD_SUMMARY}
     for base, level in _BY_CLASS.items():
         kinds = [base]
         while kinds:
             kind = kinds.pop()
-            found[kind.model_fields["memory_type"].default] = level
+            levels[kind.model_fields["memory_type"].default] = level
             kinds += kind.__subclasses__()
-    return found
+    return levels

@@ -246,8 +246,8 @@ def _size(text: str) -> int:
 
 
 def _at(path: str) -> str:
-    shown = path.removeprefix(".").encode("unicode_escape").decode()
-    return f"at `{shown}`: " if shown else ""
+    escaped = path.removeprefix(".").encode("unicode_escape").decode()
+    return f"at `{escaped}`: " if escaped else ""
 
 
 def check_positive(**numbers: object) -> None:

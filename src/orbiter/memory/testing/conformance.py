@@ -90,8 +90,8 @@ class StoreConformance(
         super().__init_subclass__(**kwargs)
         for name, contract in _CONTRACTS.items():
             # As it resolves, not as it stands in the class: a mixin may come first.
-            found = inspect.getattr_static(cls, name)
-            if found is not contract and found is not _NOT_DECLARED:
+            current = inspect.getattr_static(cls, name)
+            if current is not contract and current is not _NOT_DECLARED:
                 raise TypeError(
                     f"`{cls.__name__}.{name}` overrides a contract; give your own test another "
                     "name, and declare what the store cannot do in `capabilities`"
@@ -100,7 +100,7 @@ class StoreConformance(
             is_declared = all(getattr(cls.capabilities, key) == needed[key] for key in needed)
             # A parent may have declared less, or more: only this class's own word counts.
             wanted = contract if is_declared else _NOT_DECLARED
-            if found is not wanted:
+            if current is not wanted:
                 setattr(cls, name, wanted)
 
 

@@ -56,7 +56,7 @@ _DIGEST = re.compile(r"[0-9a-f]{16}")
 _QUESTIONS = frozenset(("query", "task", "where", "source"))
 """Arguments that are compared with what was written."""
 
-_Found = tuple[int, int, str]  # start, end, normal form
+_Match = tuple[int, int, str]  # start, end, normal form
 _Reader = Callable[[re.Match[str]], tuple[int, str]]  # end, normal form or nothing
 
 _TOKEN_DIGITS = 20  # 80 bits: among a billion values, no two are likely to share a token
@@ -135,8 +135,8 @@ class PIIHasher:
             raise ValueError("`tenant` must not be empty; name whose data it is, such as `acme`")
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
-            shown = f"unknown kind `{unknown[0]}`" if unknown else "`kinds` must not be empty"
-            raise ValueError(f"{shown}; give a tuple of `{'`, `'.join(KINDS)}`")
+            problem = f"unknown kind `{unknown[0]}`" if unknown else "`kinds` must not be empty"
+            raise ValueError(f"{problem}; give a tuple of `{'`, `'.join(KINDS)}`")
         raw: object = key.encode() if isinstance(key, str) else key
         if not isinstance(raw, bytes) or len(raw) < 16:
             raise ValueError(
@@ -319,7 +319,7 @@ def _split(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
-def _emails(text: str) -> Iterator[_Found]:
+def _emails(text: str) -> Iterator[_Match]:
     for match in _EMAIL.finditer(text) if "@" in text else ():
         local, domain = match[1], match[2]
         if domain is None or not local.strip(_LOCAL_SIGNS):
@@ -333,7 +333,7 @@ def _emails(text: str) -> Iterator[_Found]:
         yield match.end(1) - len(local), match.end(), unicodedata.normalize("NFKC", value)
 
 
-def _numbers(text: str, pattern: re.Pattern[str], read: _Reader) -> Iterator[_Found]:
+def _numbers(text: str, pattern: re.Pattern[str], read: _Reader) -> Iterator[_Match]:
     at = 0
     while match := pattern.search(text, at):
         at, value = read(match)
@@ -400,7 +400,7 @@ def _phone_ends(match: re.Match[str]) -> Iterator[tuple[bool, int, str]]:
             yield abroad and len(digits) == right, end, f"+{digits}" if abroad else digits
 
 
-_FINDERS: dict[str, Callable[[str], Iterator[_Found]]] = {
+_FINDERS: dict[str, Callable[[str], Iterator[_Match]]] = {
     "email": _emails,
     "iban": lambda text: _numbers(text, _IBAN, _read_iban),
     "card": lambda text: _numbers(text, _CARD, _read_card),

@@ -78,7 +78,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     Two words that changed side by side read better as one change than as two.
     """
     full = [piece for piece in pieces if piece.text]
-    found: list[Piece] = []
+    joined: list[Piece] = []
     removed = added = ""
     for place, piece in enumerate(full):
         is_last = place == len(full) - 1
@@ -89,10 +89,10 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
         elif piece.text.isspace() and removed and added and not is_last:
             removed, added = removed + piece.text, added + piece.text
         else:
-            found += _changes(removed, added)
+            joined += _changes(removed, added)
             removed = added = ""
-            found.append(piece)
-    return found + _changes(removed, added)
+            joined.append(piece)
+    return joined + _changes(removed, added)
 
 
 def _changes(removed: str, added: str) -> list[Piece]:

@@ -86,9 +86,9 @@ class WordPiece:
         """Return the pieces of each word of *text*; a mark or a CJK character is a word."""
         if not text.isascii() and not self._cased:
             text = unicodedata.normalize("NFD", text)
-        found = text.translate(self._letters).split()
+        split_words = text.translate(self._letters).split()
         # A word that is too long for the vocabulary is not remembered either.
-        return [self._word(w) if len(w) <= _MAX_WORD else self._split(w) for w in found]
+        return [self._word(w) if len(w) <= _MAX_WORD else self._split(w) for w in split_words]
 
     def names(self, words: Sequence[Word]) -> list[str]:
         """Return the pieces as text; those inside a word begin with `##`."""
@@ -99,7 +99,7 @@ class WordPiece:
             return (self._numbers[word],)
         if len(word) > _MAX_WORD:
             return self._unknown
-        found: list[int] = []
+        numbers: list[int] = []
         begin, prefix = 0, ""
         while begin < len(word):
             end = len(word)
@@ -107,6 +107,6 @@ class WordPiece:
                 end -= 1
                 if end == begin:
                     return self._unknown
-            found.append(number)
+            numbers.append(number)
             begin, prefix = end, "##"
-        return tuple(found)
+        return tuple(numbers)

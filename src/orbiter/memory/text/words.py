@@ -130,10 +130,10 @@ def tokens(text: str) -> list[str]:
     if len(text) <= SLICE:
         return _tokens(text)
     # A pattern keeps the interpreter's lock until all of its text is read: others go on between.
-    found: list[str] = []
+    words: list[str] = []
     for piece in cut_at_spaces(text):
-        found += _tokens(piece) if len(piece) <= 2 * SLICE else _unspaced_tokens(piece)
-    return found
+        words += _tokens(piece) if len(piece) <= 2 * SLICE else _unspaced_tokens(piece)
+    return words
 
 
 def _tokens(text: str) -> list[str]:
@@ -336,13 +336,13 @@ _RARE_SPACE = lazy_pattern(r"[^\S \n]")
 
 def _pieces(text: str) -> list[str]:
     """Return sentences, and of one that is too long its words in handfuls."""
-    found: list[str] = []
+    pieces: list[str] = []
     for sentence in _sentences(text):
         if _size(sentence) <= PASSAGE_WORDS:
-            found.append(sentence)
+            pieces.append(sentence)
             continue
         if _is_plain(sentence):
-            found += [handful[0] for handful in _HANDFUL.finditer(sentence)] or [""]
+            pieces += [handful[0] for handful in _HANDFUL.finditer(sentence)] or [""]
             continue
         handful, size = "", 0
         for word in _words(sentence):
@@ -350,11 +350,11 @@ def _pieces(text: str) -> list[str]:
             # As `_size` has it, for most words: without a space, and of plain letters.
             length = max(1, len(bare) // _WORD_LENGTH) if bare.isascii() else _size(bare)
             if size and size + length > PASSAGE_WORDS:
-                found.append(handful)
+                pieces.append(handful)
                 handful, size = "", 0
             handful, size = handful + word, size + length
-        found.append(handful)
-    return found
+        pieces.append(handful)
+    return pieces
 
 
 def _is_plain(sentence: str) -> bool:
@@ -376,11 +376,11 @@ def _sentences(text: str) -> Iterator[str]:
     start = 0
     while start < len(text):
         edge = start + 2 * SLICE
-        for found in _SENTENCE.finditer(text, start, edge):
-            if found.end() >= edge < len(text):  # it may be longer still
+        for match in _SENTENCE.finditer(text, start, edge):
+            if match.end() >= edge < len(text):  # it may be longer still
                 break
-            yield found[0]
-            start = found.end()
+            yield match[0]
+            start = match.end()
         if start + 2 * SLICE == edge:
             # Before the spaces at the edge there is no end; a stop alone is one where it follows.
             first = start if start and text[start] in ".!?…" else start + 1

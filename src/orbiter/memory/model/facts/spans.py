@@ -124,10 +124,10 @@ def recording(fact: FactMemory) -> tuple[datetime, str]:
 
 def by_key(facts: Iterable[FactMemory]) -> dict[str, list[FactMemory]]:
     """Return facts by their keys, in the order of the keys."""
-    found: dict[str, list[FactMemory]] = {}
+    keyed: dict[str, list[FactMemory]] = {}
     for fact in facts:
-        found.setdefault(fact.key, []).append(fact)
-    return dict(sorted(found.items()))
+        keyed.setdefault(fact.key, []).append(fact)
+    return dict(sorted(keyed.items()))
 
 
 def holding(
@@ -137,8 +137,8 @@ def holding(
 
     Of all that cover the moment, the one that began last; of these, the one recorded last.
     """
-    found = (fact for fact in facts if fact.is_known(known_at) and fact.covers(as_of))
-    best = max(found, key=rank, default=None)
+    covering = (fact for fact in facts if fact.is_known(known_at) and fact.covers(as_of))
+    best = max(covering, key=rank, default=None)
     return None if best is None or best.is_end else best
 
 
@@ -205,12 +205,12 @@ def said_last(facts: Iterable[FactMemory], *, known_at: datetime) -> list[FactMe
     Such as several say at once; said one after the other, it is recorded once.
     """
     live = sorted((fact for fact in facts if fact.is_known(known_at)), key=recording)
-    found = live[-1:]
+    newest = live[-1:]
     for before in reversed(live[:-1]):
-        if not _says_same(before, found[-1]) or not before.covers(found[-1].valid_from):
+        if not _says_same(before, newest[-1]) or not before.covers(newest[-1].valid_from):
             break
-        found.append(before)
-    return found
+        newest.append(before)
+    return newest
 
 
 def said_already(
@@ -286,7 +286,7 @@ def conflicts_in(
     nothing that began after it.
     """
     known_at = datetime.max.replace(tzinfo=UTC) if known_at is None else known_at
-    found: list[FactConflict] = []
+    conflicts: list[FactConflict] = []
     for of_key in by_key(facts).values():
         live = sorted((fact for fact in of_key if fact.is_known(known_at)), key=recording)
         begun: dict[datetime, FactMemory] = {}  # the last word of each beginning
@@ -296,8 +296,8 @@ def conflicts_in(
                 if later.is_end and start > later.valid_from:
                     continue
                 if later.covers(start) and not _agree(earlier, later):
-                    found.append(FactConflict(later.key, earlier, later, "same time"))
-            found += (
+                    conflicts.append(FactConflict(later.key, earlier, later, "same time"))
+            conflicts += (
                 FactConflict(later.key, earlier, later, "same time")
                 for earlier in ended
                 if _breaks_into(later, earlier) and not _agree(earlier, later)
@@ -307,8 +307,8 @@ def conflicts_in(
                 ended.append(later)
             better = _more_trusted(islice(live, place), later)
             if better is not None:
-                found.append(FactConflict(later.key, better, later, "less trusted"))
-    return found
+                conflicts.append(FactConflict(later.key, better, later, "less trusted"))
+    return conflicts
 
 
 def _breaks_into(later: FactMemory, earlier: FactMemory) -> bool:
@@ -365,8 +365,8 @@ async def assertions(store: MemoryStore, query: Query, keys: Sequence[str]) -> l
     wanted = replace(query, memory_type="fact", status=MemoryStatus.ACCEPTED, where=where)
     if isinstance(store, LexicalStore):  # whose filters are all there are
         return [item for item in await _paged(store, wanted) if isinstance(item, FactMemory)]
-    found = await _at_once(store, wanted)
-    return [item for item in found if isinstance(item, FactMemory) and wanted.matches(item)]
+    items = await _at_once(store, wanted)
+    return [item for item in items if isinstance(item, FactMemory) and wanted.matches(item)]
 
 
 async def ended(

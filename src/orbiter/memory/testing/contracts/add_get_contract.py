@@ -106,10 +106,10 @@ class CoreContract(Contract):
         )
 
         await store.add(first)
-        found = await stored(store, second)
+        item = await stored(store, second)
 
         kept = {"created_at": START, "version": 2}
-        assert written(found) == written(second.model_copy(update=kept))
+        assert written(item) == written(second.model_copy(update=kept))
         assert len(await store.search()) == 1
 
     async def test_each_write_raises_the_version_by_one(self, store: MemoryStore) -> None:
@@ -155,9 +155,9 @@ class CoreContract(Contract):
     async def test_any_status_may_follow_any(self, store: MemoryStore) -> None:
         # The moves an item allows are the item's affair; a store writes what it is given.
         for status in (*MemoryStatus, *reversed(MemoryStatus)):
-            found = await stored(store, person("hi", id="one", status=status))
+            item = await stored(store, person("hi", id="one", status=status))
 
-            assert found.status is status
+            assert item.status is status
             assert contents(await store.search(status=status)) == ["hi"]
 
     @needs(batch=True)
@@ -289,9 +289,9 @@ class RefusalContract(Contract):
 
         await store.add(item)
 
-        found = await store.get(item.id)
-        assert found is not None
-        assert found.created_at == naive.replace(tzinfo=UTC)
+        kept = await store.get(item.id)
+        assert kept is not None
+        assert kept.created_at == naive.replace(tzinfo=UTC)
 
     async def test_an_item_spoilt_in_place_is_refused_and_the_old_one_kept(
         self, store: MemoryStore
@@ -304,10 +304,10 @@ class RefusalContract(Contract):
             await store.add(item)
 
         assert isinstance(caught.value, MemoryError)
-        found = await store.get(item.id)
-        assert found is not None
-        assert found.metadata.extra == {"ok": 1}
-        assert found.version == 1
+        kept = await store.get(item.id)
+        assert kept is not None
+        assert kept.metadata.extra == {"ok": 1}
+        assert kept.version == 1
 
     async def test_what_is_not_an_item_is_refused(self, store: MemoryStore) -> None:
         with pytest.raises(ValueError, match="not a memory item") as caught:
@@ -316,7 +316,7 @@ class RefusalContract(Contract):
         assert isinstance(caught.value, MemoryError)
 
     @pytest.mark.parametrize(
-        ("named", "asked"),
+        ("named", "filters"),
         [
             ("limit", {"limit": -1}),
             ("limit", {"limit": -(2**70)}),
@@ -335,12 +335,12 @@ class RefusalContract(Contract):
         ids=ascii,
     )
     async def test_a_question_that_means_nothing_is_refused(
-        self, store: MemoryStore, named: str, asked: dict[str, Any]
+        self, store: MemoryStore, named: str, filters: dict[str, Any]
     ) -> None:
         await store.add(person("hi"))
 
         with pytest.raises(ValueError, match=named) as caught:
-            await store.search(**asked)
+            await store.search(**filters)
 
         assert isinstance(caught.value, MemoryError)
         assert contents(await store.search()) == ["hi"]

@@ -120,6 +120,6 @@ async def add_all(store: Any, items: list[MemoryItem]) -> None:
 async def stored(store: MemoryStore, item: MemoryItem) -> MemoryItem:
     """Add *item* and return what the store then has of it."""
     await store.add(item)
-    found = await store.get(item.id)
-    assert found is not None, f"added and lost: `{item.id}`"
-    return found
+    kept = await store.get(item.id)
+    assert kept is not None, f"added and lost: `{item.id}`"
+    return kept

@@ -20,8 +20,8 @@ class ConcurrencyContract(Contract):
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*(store.add(item) for item in items))
 
-        found = await store.search(limit=1000)
-        assert {item.id for item in found} == {item.id for item in items}
+        kept = await store.search(limit=1000)
+        assert {item.id for item in kept} == {item.id for item in items}
 
     async def test_concurrent_updates_each_count(self, store: MemoryStore) -> None:
         versions = [HumanMemory(id="one", content=str(number)) for number in range(60)]
@@ -29,9 +29,9 @@ class ConcurrencyContract(Contract):
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*(store.add(item) for item in versions))
 
-        found = await store.get("one")
-        assert found is not None
-        assert found.version == 60
+        current = await store.get("one")
+        assert current is not None
+        assert current.version == 60
         assert len(await store.search()) == 1
 
     async def test_readers_see_whole_items_while_others_write(self, store: MemoryStore) -> None:
@@ -66,8 +66,8 @@ class ConcurrencyContract(Contract):
                 assert await store.get(after.id) == after
 
         for item in items:
-            found = await store.get(item.id)
-            assert found == item if item.id in acknowledged else found in (None, item)
+            kept = await store.get(item.id)
+            assert kept == item if item.id in acknowledged else kept in (None, item)
         listed = {item.id for item in await store.search(limit=1000) if item.content != "after"}
         assert listed == {item.id for item in items if await store.get(item.id)}
 

@@ -72,9 +72,9 @@ class ConversationContract(Contract):
 
     @needs(conversation=True)
     async def test_a_limit_never_splits_a_group(self, store: MemoryStore) -> None:
-        asked = HumanMemory(content="go")
+        question = HumanMemory(content="go")
         group: list[MemoryItem] = [_calls("a", "b"), _result("a"), _result("b")]
-        for item in [asked, *group, AIMemory(content="done")]:
+        for item in [question, *group, AIMemory(content="done")]:
             await store.add(item)
 
         sizes = [len(await store.search(limit=limit)) for limit in range(7)]

@@ -123,12 +123,12 @@ class ExpiryContract(Contract):
         await store.add(person("old", id="one", metadata=of("ann"), expires_at=LATER))
         await store.add(person("older", id="one", metadata=of("ann"), expires_at=OVER))
 
-        found = await stored(store, person("new", 60, id="one", metadata=of("bob")))
+        item = await stored(store, person("new", 60, id="one", metadata=of("bob")))
 
-        assert (found.version, found.created_at) == (1, START + timedelta(seconds=60))
+        assert (item.version, item.created_at) == (1, START + timedelta(seconds=60))
         assert contents(await store.search(metadata=of("bob"))) == ["new"]
         assert await store.search(metadata=of("ann")) == []
-        assert (await stored(store, found)).version == 2
+        assert (await stored(store, item)).version == 2
 
     @needs(expiry=True, batch=True)
     async def test_a_batch_ends_items_as_add_does(self, store: Any) -> None:

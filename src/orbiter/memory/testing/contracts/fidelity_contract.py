@@ -102,17 +102,17 @@ class FidelityContract(Contract):
         self, store: MemoryStore, full: MemoryItem, bare: MemoryItem
     ) -> None:
         for version, item in enumerate((full, bare, full, bare), start=1):
-            found = await stored(store, item)
+            kept = await stored(store, item)
 
-            assert written(found) == written(item.model_copy(update={"version": version}))
+            assert written(kept) == written(item.model_copy(update={"version": version}))
             if not isinstance(item, ToolMemory) and not calls_of(item):  # half a tool group
-                assert await store.search(memory_type=item.memory_type) == [found]
+                assert await store.search(memory_type=item.memory_type) == [kept]
 
     async def test_an_update_may_change_the_kind(self, store: MemoryStore) -> None:
         for version, (item, _) in enumerate((*KINDS, *reversed(KINDS)), start=1):
-            found = await stored(store, item)
+            kept = await stored(store, item)
 
-            assert written(found) == written(item.model_copy(update={"version": version}))
+            assert written(kept) == written(item.model_copy(update={"version": version}))
         for item, _ in KINDS:
             found_by_type = await store.search(memory_type=item.memory_type)
             assert len(found_by_type) == (item.memory_type == KINDS[0][0].memory_type)
@@ -135,13 +135,13 @@ class FidelityContract(Contract):
             tool_calls=[{"id": "c", "name": "f", "arguments": values}],
         )
 
-        found = await stored(store, item)
+        kept = await stored(store, item)
 
-        assert isinstance(found, AIMemory)
+        assert isinstance(kept, AIMemory)
         for was, now in (
-            (item.metadata.extra, found.metadata.extra),
-            (item.native, found.native),
-            (item.tool_calls, found.tool_calls),
+            (item.metadata.extra, kept.metadata.extra),
+            (item.native, kept.native),
+            (item.tool_calls, kept.tool_calls),
         ):
             assert json.dumps(now, sort_keys=True) == json.dumps(was, sort_keys=True)
 
@@ -150,10 +150,10 @@ class FidelityContract(Contract):
         room = MemoryItem.max_content_bytes - len(end.encode())
         text = "0123456789abcdef" * (room // 16) + "x" * (room % 16) + end
 
-        found = await stored(store, person(text))
+        kept = await stored(store, person(text))
 
-        assert len(found.content) == len(text)
-        assert found.content == text
+        assert len(kept.content) == len(text)
+        assert kept.content == text
         if self.capabilities.text == "substring":
             assert [len(item.content) for item in await store.search(query="VERY END")] == [
                 len(text)
@@ -193,8 +193,8 @@ class FidelityContract(Contract):
         note = KitNote(content="buy milk", mood="calm", scores=[1.0, 1e-9], due=START)
 
         assert type(await stored(store, note)) is KitNote
-        (found,) = await store.search(memory_type=note.memory_type)
-        assert written(found) == written(note)
+        (kept,) = await store.search(memory_type=note.memory_type)
+        assert written(kept) == written(note)
 
     async def test_a_subclass_with_computed_fields_comes_back_as_itself(
         self, store: MemoryStore
@@ -204,11 +204,11 @@ class FidelityContract(Contract):
         assert (order.total, read.label) == (3.5, "pens: 4.0")
 
         for item in (order, read):
-            found = await stored(store, item)
-            assert type(found) is KitOrder
-            assert written(found) == written(item)
-            found.prices = [9.0]
-            await store.add(found)
+            kept = await stored(store, item)
+            assert type(kept) is KitOrder
+            assert written(kept) == written(item)
+            kept.prices = [9.0]
+            await store.add(kept)
             again = await store.get(item.id)
             assert isinstance(again, KitOrder)
             assert (again.total, again.label) == (9.0, f"{item.content}: 9.0")
@@ -221,10 +221,10 @@ class FidelityContract(Contract):
         second = load_item({**record, "recipe": {"salt": []}, "cook": "ann"})
 
         assert written(await stored(store, first)) == written(first)
-        found = await stored(store, second)
-        assert found.model_extra == {"recipe": {"salt": []}, "cook": "ann"}
-        assert await store.search(memory_type=first.memory_type) == [found]
+        kept = await stored(store, second)
+        assert kept.model_extra == {"recipe": {"salt": []}, "cook": "ann"}
+        assert await store.search(memory_type=first.memory_type) == [kept]
 
-        assert found.model_extra is not None
-        found.model_extra["recipe"]["salt"].append("changed")
+        assert kept.model_extra is not None
+        kept.model_extra["recipe"]["salt"].append("changed")
         assert second.model_extra == (await stored(store, second)).model_extra

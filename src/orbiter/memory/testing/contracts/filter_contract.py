@@ -126,8 +126,8 @@ class FilterContract(Contract):
         await store.add(person("drafted", status=MemoryStatus.DRAFT))
         await store.add(person("kept"))
 
-        for status, found in (("draft", ["drafted"]), ("accepted", ["kept"]), ("discard", [])):
-            assert contents(await store.search(status=status)) == found  # type: ignore[arg-type]  # as JSON has it
+        for status, expected in (("draft", ["drafted"]), ("accepted", ["kept"]), ("discard", [])):
+            assert contents(await store.search(status=status)) == expected  # type: ignore[arg-type]  # as JSON has it
 
     @needs(text="substring")
     @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ class FilterContract(Contract):
 
             await store.add(item)
 
-            found = await store.get(item.id)
-            assert found is not None
-            assert found.status is MemoryStatus.ACCEPTED
-            assert await store.search(status=MemoryStatus.ACCEPTED) == [found]
-            assert await store.search(metadata=of("ann")) == [found]
+            kept = await store.get(item.id)
+            assert kept is not None
+            assert kept.status is MemoryStatus.ACCEPTED
+            assert await store.search(status=MemoryStatus.ACCEPTED) == [kept]
+            assert await store.search(metadata=of("ann")) == [kept]
 
 
 KEYS = ("k", "n", "tags", "a.b", "content", "$in", "é", 'q"', "", "user_id")
@@ -306,7 +306,10 @@ def distinguishing_filters() -> list[Where]:
         {"k": {"$ne": 1}},
         {"k": {"$ne": None}},
         # Every item has a `k`; a half of them have no `n`.
-        *({"n": {sign: told}} for sign, told in (("$ne", 1), ("$nin", [1]), ("$exists", False))),
+        *(
+            {"n": {sign: operand}}
+            for sign, operand in (("$ne", 1), ("$nin", [1]), ("$exists", False))
+        ),
         {"n": None},
         {"k": {"$in": [None, 2**53, "a", True]}},
         {"k": {"$in": [0, "b", 10**16]}},
@@ -402,11 +405,11 @@ class WhereContract(Contract):
         dice = random.Random(1)  # noqa: S311 - to be repeated, not to be secret
 
         for where in (*distinguishing_filters(), *(random_where(dice) for _ in range(90))):
-            found = await store.search(where=where, limit=1000)
+            matching = await store.search(where=where, limit=1000)
 
             query = Query(where=where)
             expected = [item.id for item in items if query.matches(item)]
-            assert sorted(item.id for item in found) == sorted(expected), where
+            assert sorted(item.id for item in matching) == sorted(expected), where
 
     @needs(where=True)
     async def test_where_applies_before_the_limit(self, store: Any) -> None:

@@ -170,7 +170,7 @@ class InsertContract(Contract):
                 assert sorted(results) == [False, True]
                 name = "here" if results[0] else "there"
                 for each in (store, other):
-                    found = [await each.get(item_id) for item_id in ids]
-                    assert [item.metadata.user_id for item in found] == [name, name]
+                    items = [await each.get(item_id) for item_id in ids]
+                    assert [item.metadata.user_id for item in items] == [name, name]
         finally:
             await other.close()

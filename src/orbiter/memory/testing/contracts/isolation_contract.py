@@ -139,13 +139,13 @@ def _without_text(query: Query) -> Query:
 
 
 async def _ask(store: Any, query: Query, able: Capabilities) -> list[MemoryItem]:
-    given: dict[str, Any] = {"where": query.where} if able.where else {}
+    filters: dict[str, Any] = {"where": query.where} if able.where else {}
     items: list[MemoryItem] = await store.search(
         query=query.text,
         metadata=query.metadata,
         memory_type=query.memory_type,
         limit=query.limit,
-        **given,
+        **filters,
     )
     return items
 
@@ -202,9 +202,9 @@ def _scope(
 ) -> MemoryMetadata:
     """Return whom to ask about: often a row's own scope, or one that differs in one id."""
     metadata = dice.choice([*rows.items.values()]).metadata if rows.items else MemoryMetadata()
-    given = {name: value for name in fields if (value := getattr(metadata, name)) is not None}
-    names = dice.sample(list(given), min(len(given), dice.choice((1, 1, 2, 3, 4))))
-    wanted = {name: given[name] for name in names}
+    fields_set = {name: value for name in fields if (value := getattr(metadata, name)) is not None}
+    names = dice.sample(list(fields_set), min(len(fields_set), dice.choice((1, 1, 2, 3, 4))))
+    wanted = {name: fields_set[name] for name in names}
     if not wanted or dice.random() < 0.4:
         wanted[dice.choice(fields)] = dice.choice(pool)
     return MemoryMetadata.model_validate(wanted)
@@ -214,7 +214,7 @@ def _question(dice: random.Random, pool: Sequence[str], rows: _Rows, able: Capab
     where: dict[str, object] | None = None
     if able.where and dice.random() < 0.3:
         value, other = dice.choice(pool), dice.choice(pool)
-        asked: tuple[dict[str, object], ...] = (
+        filters: tuple[dict[str, object], ...] = (
             {"owner": value},
             {"owner": {"$ne": value}},
             {"owner": {"$in": [value, other]}},
@@ -222,7 +222,7 @@ def _question(dice: random.Random, pool: Sequence[str], rows: _Rows, able: Capab
             {"content": {"$contains": value}},
             {"$or": [{"user_id": value}, {"owner": {"$gte": other}}]},
         )
-        where = dice.choice(asked)
+        where = dice.choice(filters)
     return Query(
         dice.choice(("", "", "", "", "SAID", dice.choice(pool))),
         _scope(dice, pool, rows, able.scope),
@@ -306,9 +306,9 @@ class IsolationContract(Contract):
             assert written(got) == written(item)
             assert got is not None
             _change(got)
-            (found,) = await store.search(memory_type=item.memory_type)
-            assert written(found) == written(item)
-            _change(found)
+            (listed,) = await store.search(memory_type=item.memory_type)
+            assert written(listed) == written(item)
+            _change(listed)
 
     async def test_a_returned_list_is_the_callers(self, store: MemoryStore) -> None:
         await store.add(HumanMemory(content="hi"))

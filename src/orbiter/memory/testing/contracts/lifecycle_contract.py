@@ -103,10 +103,10 @@ class LifecycleContract(Contract):
         await store.close()
         with _nothing_left_open():
             await asyncio.gather(*(open_and_write(number) for number in range(5)))
-            found = contents(await store.search())
+            texts = contents(await store.search())
             await store.close()
 
-        assert found == self._ordered("n0", "n1", "n2", "n3", "n4")
+        assert texts == self._ordered("n0", "n1", "n2", "n3", "n4")
 
 
 def _open_files() -> int:
@@ -178,11 +178,11 @@ class DurabilityContract(Contract):
             assert [written(await again.get(item.id)) for item in items] == list(
                 map(written, items)
             )
-            found = [item.content for item in await again.search(metadata=of("ties"))]
-            assert found == self._ordered("0", "1", "2", "3")
+            texts = [item.content for item in await again.search(metadata=of("ties"))]
+            assert texts == self._ordered("0", "1", "2", "3")
             await again.add(person("4", metadata=of("ties")))
-            found = [item.content for item in await again.search(metadata=of("ties"))]
-            assert found == self._ordered("0", "1", "2", "3", "4")
+            texts = [item.content for item in await again.search(metadata=of("ties"))]
+            assert texts == self._ordered("0", "1", "2", "3", "4")
         finally:
             await again.close()
 
@@ -198,9 +198,9 @@ class DurabilityContract(Contract):
         await again.init()
         try:
             for item_id in acknowledged:
-                found = await again.get(item_id)
-                assert found is not None, f"acknowledged and lost: {item_id}"
-                assert found.content == f"content of {item_id}"
+                kept = await again.get(item_id)
+                assert kept is not None, f"acknowledged and lost: {item_id}"
+                assert kept.content == f"content of {item_id}"
             listed = {item.id for item in await again.search(limit=100_000)}
             assert listed >= set(acknowledged)
             if self.capabilities.key_value:
@@ -235,7 +235,7 @@ class DurabilityContract(Contract):
             assert await other.search(metadata=of("ann")) == [item]
             await other.add(AIMemory(id=item.id, content="ho"))
             assert await store.search(metadata=of("ann")) == []
-            assert [found.content for found in await store.search()] == ["ho"]
+            assert [each.content for each in await store.search()] == ["ho"]
             assert await store.clear() == 1
             assert await other.get(item.id) is None
             assert await other.clear() == 0

@@ -39,9 +39,9 @@ class OrderContract(Contract):
         await store.add(person("fourth", 30))
         await store.add(person("fifth", 30.000001))
 
-        found = contents(await store.search())
+        texts = contents(await store.search())
 
-        assert found == self._ordered("first", "second", "third", "fourth", "fifth")
+        assert texts == self._ordered("first", "second", "third", "fourth", "fifth")
 
     async def test_neither_ids_nor_changes_play_a_part_in_the_order(
         self, store: MemoryStore
@@ -103,9 +103,9 @@ class OrderContract(Contract):
         for number in range(12):
             await store.add(person(str(number), number))
 
-        found = contents(await store.search())
+        texts = contents(await store.search())
 
-        assert found == self._ordered(*(str(number) for number in range(2, 12)))
+        assert texts == self._ordered(*(str(number) for number in range(2, 12)))
 
     @pytest.mark.parametrize("limit", [2**31, 2**40, 2**62, 2**63, 2**70])
     async def test_a_huge_limit_is_allowed(self, store: MemoryStore, limit: int) -> None:
@@ -172,17 +172,17 @@ class InsertionContract(Contract):
         no_other = {name: None for name in names if name not in who}
 
         for where in (no_other, {"user_id": who.get("user_id")}):
-            asked = {"metadata": scope, "where": where, "order": "insertion"}
-            items = await store.search(**asked, limit=100)
+            filters = {"metadata": scope, "where": where, "order": "insertion"}
+            items = await store.search(**filters, limit=100)
             assert contents(items) == expected
             assert [item.created_at for item in reversed(items)] == [
                 START + timedelta(seconds=seconds) for seconds in TIMES
             ]
-            assert contents(await store.search(**asked, limit=3)) == expected[:3]
+            assert contents(await store.search(**filters, limit=3)) == expected[:3]
         since, until = START + timedelta(seconds=10), START + timedelta(seconds=30)
-        bounded = await store.search(**asked, since=since, until=until)
+        bounded = await store.search(**filters, since=since, until=until)
         assert contents(bounded) == ["n6", "n5", "n2", "n1"]
-        assert contents(await store.search(**asked, query="N5")) == ["n5"]
+        assert contents(await store.search(**filters, query="N5")) == ["n5"]
 
     @needs(insertion_order=True)
     @pytest.mark.parametrize("size", [1, 2, 3, 50])
@@ -190,14 +190,14 @@ class InsertionContract(Contract):
         self, store: Any, size: int
     ) -> None:
         expected = await _fill(store)
-        asked = {"metadata": TALK, "order": "insertion", "limit": size}
+        filters = {"metadata": TALK, "order": "insertion", "limit": size}
 
         back: list[MemoryItem] = []
-        while page := await store.search(**asked, before=back[-1] if back else None):
+        while page := await store.search(**filters, before=back[-1] if back else None):
             back += page
             assert len(back) <= len(expected), "the pages have no end"
         on: list[MemoryItem] = back[-1:]
-        while page := await store.search(**asked, after=on[0].id):
+        while page := await store.search(**filters, after=on[0].id):
             on = [*page, *on]
             assert len(on) <= len(expected), "the pages have no end"
 

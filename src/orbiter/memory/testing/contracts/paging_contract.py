@@ -42,10 +42,10 @@ class PagingContract(Contract):
         self, store: Any, size: int, query: str
     ) -> None:
         expected = await _fill(store)
-        asked = {"metadata": of("ann"), "limit": size, "query": query}
+        filters = {"metadata": of("ann"), "limit": size, "query": query}
 
         items: list[MemoryItem] = []
-        while page := await store.search(**asked, before=items[-1] if items else None):
+        while page := await store.search(**filters, before=items[-1] if items else None):
             assert len(page) <= size
             items += page
             assert len(items) <= len(expected), "the pages have no end"
@@ -59,11 +59,11 @@ class PagingContract(Contract):
         self, store: Any, size: int, query: str
     ) -> None:
         expected = await _fill(store)
-        asked = {"metadata": of("ann"), "limit": size, "query": query}
+        filters = {"metadata": of("ann"), "limit": size, "query": query}
         oldest = (await store.search(metadata=of("ann"), limit=100))[-1]
 
         pages = [[oldest]]
-        while page := await store.search(**asked, after=pages[-1][0].id):
+        while page := await store.search(**filters, after=pages[-1][0].id):
             pages.append(page)
             assert len(pages) <= len(expected), "the pages have no end"
 
@@ -107,10 +107,10 @@ class PagingContract(Contract):
         self, store: Any, query: str
     ) -> None:
         expected = await _fill(store)
-        asked = {"metadata": of("ann"), "limit": 4, "query": query}
+        filters = {"metadata": of("ann"), "limit": 4, "query": query}
 
         items: list[MemoryItem] = []
-        while page := await store.search(**asked, before=items[-1] if items else None):
+        while page := await store.search(**filters, before=items[-1] if items else None):
             items += page
             assert len(items) <= len(expected), "the pages have no end"
             # Its own instant, a time to live that has passed: it is gone for good.
@@ -161,16 +161,16 @@ class PagingContract(Contract):
             await store.add(person(f"at {seconds}", seconds))
         two, three = START + timedelta(seconds=2), START + timedelta(seconds=3)
 
-        async def found(**bounds: datetime) -> list[str]:
+        async def texts_between(**bounds: datetime) -> list[str]:
             return contents(await store.search(**bounds, query="AT"))
 
-        assert await found(since=two) == self._ordered("at 2", "at 2.000001", "at 3")
-        assert await found(until=two) == ["at 1"]
-        assert await found(since=two, until=three) == self._ordered("at 2", "at 2.000001")
-        assert await found(since=three, until=two) == []
+        assert await texts_between(since=two) == self._ordered("at 2", "at 2.000001", "at 3")
+        assert await texts_between(until=two) == ["at 1"]
+        assert await texts_between(since=two, until=three) == self._ordered("at 2", "at 2.000001")
+        assert await texts_between(since=three, until=two) == []
         naive = two.replace(tzinfo=None)
-        assert await found(since=naive) == await found(since=two)
-        assert contents(await store.search(since=two, until=three)) == await found(
+        assert await texts_between(since=naive) == await texts_between(since=two)
+        assert contents(await store.search(since=two, until=three)) == await texts_between(
             since=two, until=three
         )
 

@@ -129,11 +129,11 @@ class Model:
             oldest_first = complete_tool_groups(
                 [item for item in oldest_first if about.matches(item)]
             )
-        found = [item for item in oldest_first if query.matches(item)]
+        items = [item for item in oldest_first if query.matches(item)]
         if self.capabilities.conversation and query.memory_type is None:
-            found = complete_tool_groups(complete_tool_groups(found)[-query.limit or len(found) :])
-        found = found[-query.limit :] if query.limit else []
-        return found if self.capabilities.order == "oldest" else found[::-1]
+            items = complete_tool_groups(complete_tool_groups(items)[-query.limit or len(items) :])
+        items = items[-query.limit :] if query.limit else []
+        return items if self.capabilities.order == "oldest" else items[::-1]
 
     def clear(self, query: Query) -> int:
         """Remove what matches; return how many."""
@@ -170,11 +170,11 @@ class StoreMachine(RuleBasedStateMachine):
         for item in items:
             if item.id in self.cleared:  # whether its past counts is the store's affair
                 self.cleared.remove(item.id)
-                found = self._run(self.store.get(item.id))
-                assert found is not None, f"added and lost: `{item.id}`"
+                kept = self._run(self.store.get(item.id))
+                assert kept is not None, f"added and lost: `{item.id}`"
                 writes = sum(each.id == item.id for each in items)
-                again = item.model_copy(update={"created_at": found.created_at})
-                self.model.add(again, found.version - writes + 1)
+                again = item.model_copy(update={"created_at": kept.created_at})
+                self.model.add(again, kept.version - writes + 1)
             else:
                 self.model.add(item)
 
@@ -210,9 +210,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(metadata=FILTERS)
     def clear(self, metadata: MemoryMetadata) -> None:
         """Remove some."""
-        asked = self._query(metadata=metadata)
-        if asked.wanted:
-            self._clear(asked, metadata)
+        query = self._query(metadata=metadata)
+        if query.wanted:
+            self._clear(query, metadata)
 
     @rule(die=st.integers(0, 9))
     def clear_all(self, die: int) -> None:
@@ -234,10 +234,10 @@ class StoreMachine(RuleBasedStateMachine):
         several = [a for a in several if not self._query(**a).names_only_ignored_fields]
 
         async def search() -> list[list[MemoryItem]]:
-            return [await self.store.search(**asked) for asked in several]
+            return [await self.store.search(**filters) for filters in several]
 
-        for asked, found in zip(several, self._run(search()), strict=True):
-            assert found == self.model.search(self._query(**asked)), asked
+        for filters, items in zip(several, self._run(search()), strict=True):
+            assert items == self.model.search(self._query(**filters)), filters
 
 
 class ModelContract(Contract):

@@ -152,9 +152,9 @@ class MeaningContract(Contract):
             await store.add(person(f"30 {number}", -number, id=f"i{number}"))
         await store.add(person("30 4!", 99, id="i4", metadata=of("ann")))
 
-        found = contents(await store.search(query="30", limit=6))
+        texts = contents(await store.search(query="30", limit=6))
 
-        assert found == ["30 0", "30 1", "30 2", "30 3", "30 4!", "30 5"]
+        assert texts == ["30 0", "30 1", "30 2", "30 3", "30 4!", "30 5"]
         assert contents(await store.search(query="30", limit=1)) == ["30 0"]
 
     @needs(text="meaning")
@@ -363,8 +363,8 @@ class MeaningContract(Contract):
 
         async def read(number: int) -> None:
             towards = number % 7 * 25
-            found = [int(text) for text in contents(await store.search(query=f"{towards}"))]
-            assert found == sorted(found, key=lambda degrees: abs(degrees - towards))
+            angles = [int(text) for text in contents(await store.search(query=f"{towards}"))]
+            assert angles == sorted(angles, key=lambda degrees: abs(degrees - towards))
 
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*(work(n) for n in range(60) for work in (write, read)))

@@ -85,11 +85,11 @@ class VersionContract(Contract):
     async def test_a_counter_kept_by_expected_versions_loses_nothing(self, store: Any) -> None:
         async def count_up() -> None:
             while True:
-                found = await store.get("one")
-                number = found.metadata.extra["n"] if found else 0
+                current = await store.get("one")
+                number = current.metadata.extra["n"] if current else 0
                 item = person("", id="one", metadata=MemoryMetadata(extra={"n": number + 1}))
                 try:
-                    await store.add(item, expected_version=found.version if found else 0)
+                    await store.add(item, expected_version=current.version if current else 0)
                 except VersionConflict:
                     continue
                 return
@@ -142,8 +142,8 @@ class VersionContract(Contract):
 
         assert await store.restore(item.id)
 
-        found = await store.get(item.id)
-        assert written(found) == written(item.model_copy(update={"version": found.version}))
+        restored = await store.get(item.id)
+        assert written(restored) == written(item.model_copy(update={"version": restored.version}))
 
     @needs(versions=True)
     @pytest.mark.parametrize("item_id", ["nobody", *IMPOSSIBLE_IDS], ids=ascii)
@@ -205,10 +205,10 @@ class VersionContract(Contract):
         await store.delete("one")
         await store.purge()
 
-        found = await stored(store, person("new", 5, id="one", metadata=of("bob")))
+        item = await stored(store, person("new", 5, id="one", metadata=of("bob")))
 
-        assert (found.version, found.content) == (1, "new")
-        assert found.created_at == person("", 5).created_at
+        assert (item.version, item.content) == (1, "new")
+        assert item.created_at == person("", 5).created_at
         assert [each.change for each in await store.history("one")] == ["added"]
         assert contents(await store.search(query="new")) == ["new"]
 
@@ -218,10 +218,10 @@ class VersionContract(Contract):
         for item in kinds:
             await store.add(item)
 
-        found = await store.history("one")
+        versions = await store.history("one")
 
-        assert [each.item.version for each in found] == list(range(1, len(kinds) + 1))
-        for number, (version, item) in enumerate(zip(found, kinds, strict=True), start=1):
+        assert [each.item.version for each in versions] == list(range(1, len(kinds) + 1))
+        for number, (version, item) in enumerate(zip(versions, kinds, strict=True), start=1):
             assert written(version.item) == written(item.model_copy(update={"version": number}))
 
     @needs(versions=True)
@@ -236,17 +236,17 @@ class VersionContract(Contract):
         await store.clear(by="owner")
         await store.add(person("c", id="one"))
 
-        found = await store.history("one")
+        versions = await store.history("one")
 
-        assert [(each.item.content, each.change) for each in found] == [
+        assert [(each.item.content, each.change) for each in versions] == [
             ("a", "added"), ("b", "updated"), ("b", "updated"), ("b", "deleted"),
             ("b", "restored"), ("b", "deleted"), ("c", "restored"),
         ]  # fmt: skip
-        assert [each.by for each in found] == [
+        assert [each.by for each in versions] == [
             "ann", "helper", "reviewer", "cleaner", None, "owner", None,
         ]  # fmt: skip
-        assert [each.item.version for each in found] == list(range(1, 8))
-        times = [each.at for each in found[1:]]
+        assert [each.item.version for each in versions] == list(range(1, 8))
+        times = [each.at for each in versions[1:]]
         assert times == sorted(times)
         assert start - timedelta(minutes=5) <= times[0] <= datetime.now(UTC) + timedelta(minutes=5)
 
@@ -277,5 +277,5 @@ class VersionContract(Contract):
         first = (await store.history("one"))[0].item
         await store.add(first, expected_version=2)
 
-        found = await store.get("one")
-        assert written(found) == written(first.model_copy(update={"version": 3}))
+        current = await store.get("one")
+        assert written(current) == written(first.model_copy(update={"version": 3}))
