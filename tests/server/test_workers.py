@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,8 +14,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.server.worker_servers import COMMAND, WorkerServer, is_there, serve_workers
@@ -334,6 +336,85 @@ def test_a_server_that_is_stopped_answers_what_is_under_way_and_ends_streams(
     assert b"event:" not in rest
     assert (code, "Traceback" in log) == (0, False), log
     assert not any(map(is_there, pids))
+
+
+def _post_half(connection: HTTPConnection, body: bytes) -> None:
+    connection.putrequest("POST", "/v1/memories?user_id=ann")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body[:5])
+
+
+def _is_refused(server: WorkerServer) -> bool:
+    address = urlsplit(server.url)
+    try:
+        socket.create_connection((address.hostname, address.port), timeout=HANG).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_server_that_stops_refuses_new_connections_while_it_answers_the_old_ones(
+    tmp_path: Path,
+) -> None:
+    options = ("--no-mcp", "--no-dashboard", "--drain", "60")
+    with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
+        body = json.dumps({"what": "written while it stops"}).encode()
+        with server.on(server.pids[0]) as half:
+            _post_half(half, body)
+            server.process.terminate()
+
+            until_blocking(lambda: _is_refused(server), "a connection that is refused")
+
+            is_under_way = server.process.poll() is None
+            half.send(body[5:])
+            answer = half.getresponse()
+            written = json.loads(answer.read())
+        code = server.process.wait(HANG)
+        log = server.log.read_text()
+
+    assert is_under_way
+    assert (answer.status, written["content"]) == (201, "written while it stops")
+    assert (code, "Traceback" in log) == (0, False), log
+
+
+def _is_stopped(pid: int) -> bool:
+    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
+
+
+def _has_pending(pid: int, which: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(int(mask, 16) >> (which - 1) & 1 for mask in re.findall(r"Pnd:\s+(\w+)", status))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_connection_that_nobody_had_accepted_when_the_server_stopped_is_answered(
+    tmp_path: Path, workers: int
+) -> None:
+    options = ("--no-mcp", "--no-dashboard", "--drain", "60", "--rate", "100000")
+    url, count = f"sqlite:///{tmp_path}/a.db", 300  # more than are accepted before it stops
+    with serve_workers(url, tmp_path, *options, workers=workers) as server:
+        pids = server.pids if workers > 1 else [server.process.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        until_blocking(lambda: all(map(_is_stopped, pids)))
+        body = json.dumps({"what": "I like tea"}).encode()
+        waiting = [server.connect() for _ in range(count)]
+        for connection in waiting:
+            _post_half(connection, body)
+            connection.send(body[5:])
+        server.process.terminate()
+        until_blocking(lambda: all(_has_pending(pid, signal.SIGTERM) for pid in pids))
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        statuses = []
+        for connection in waiting:
+            statuses.append(connection.getresponse().status)
+            connection.close()
+        code = server.process.wait(HANG)
+
+    assert statuses == [201] * count
+    assert code == 0
 
 
 def test_a_worker_that_stops_answers_on_kept_connections_and_says_that_it_closes_them(

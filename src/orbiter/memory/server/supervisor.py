@@ -148,12 +148,12 @@ class Supervisor:
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
+        if self._bound is not None:  # before all: while anybody has it open, clients can connect
+            self._bound.close()
         await asyncio.gather(*(self._end(each) for each in list(self._workers)))
         if self._limits is not None:
             self._limits.close()
             os.close(self._shared)
-        if self._bound is not None:
-            self._bound.close()
 
     # One worker
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from starlette.types import Scope
 
 from orbiter.memory.server.http.error_responses import HTTPProblem
+from orbiter.memory.server.http.listen_socket import MAX_WAITING
 from orbiter.memory.server.http.shared_limits import Limits, LocalLimits
 
 __all__ = [
@@ -184,7 +185,10 @@ class Acceptor:
         self._told_at = -math.inf
 
     async def run(self, bound: socket.socket) -> None:
-        """Take one connection after the other, until it is cancelled."""
+        """Take one connection after the other, until it is cancelled; then close the socket.
+
+        Those that wait by then are taken, too: the system would reset them.
+        """
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -198,18 +202,22 @@ class Acceptor:
                     await asyncio.sleep(_PAUSE if is_full else 0)
                 else:
                     self._take(taken, loop)
-                    self._take_more(bound, loop)
+                    self._take_more(bound, loop, self._at_once - 1)
                     await asyncio.sleep(0)  # many who come at once do not keep others from talking
         finally:
+            self._take_more(bound, loop, MAX_WAITING)
+            bound.close()
             if self._handshakes:  # who was taken is answered, if it is soon known
                 await asyncio.wait(self._handshakes, timeout=_HANDSHAKE)
             for handshake in self._handshakes:
                 handshake.cancel()
 
-    def _take_more(self, bound: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def _take_more(
+        self, bound: socket.socket, loop: asyncio.AbstractEventLoop, max_count: int
+    ) -> None:
         """Take some of those who wait: on a busy server, the next turn of the loop comes late."""
         with suppress(OSError):  # nobody waits, or the next `sock_accept` says what is wrong
-            for _ in range(self._at_once - 1):
+            for _ in range(max_count):
                 taken, _ = bound.accept()
                 taken.setblocking(False)  # noqa: FBT003 - the standard library's
                 self._take(taken, loop)

@@ -7,12 +7,12 @@ from typing import Any
 from orbiter.memory.errors import MemoryConnectionError, QueryError
 from orbiter.memory.server.http.settings import Settings
 
-__all__ = ["Address", "bind_address", "find_addresses", "url_of"]
+__all__ = ["MAX_WAITING", "Address", "bind_address", "find_addresses", "url_of"]
 
 Address = tuple[Any, Any, Any, Any, Any]
 """What `getaddrinfo` says of an address."""
 
-_WAITING = 2_048
+MAX_WAITING = 2_048
 """Connections that the system holds until they are taken, if it lets us have as many."""
 
 
@@ -34,7 +34,7 @@ def bind_address(settings: Settings, addresses: list[Address]) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(_WAITING)  # a port that another program took shows here
+        bound.listen(MAX_WAITING)  # a port that another program took shows here
         bound.setblocking(False)  # noqa: FBT003 - the standard library's
     except OSError as exc:
         bound.close()
