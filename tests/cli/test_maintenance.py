@@ -516,6 +516,6 @@ def test_every_setting_of_a_server_has_a_variable_and_a_line_on_its_page() -> No
 
     for option in get_command(serve.app).params:
         flag = option.opts[0]
-        if flag not in ("--open", "--json", "--help"):
+        if flag not in ("--open", "--check", "--json", "--help"):
             variable = f"ORBITER_MEMORY_{flag.removeprefix('--').upper().replace('-', '_')}"
             assert f"`{flag}` | `{variable}`" in page, flag

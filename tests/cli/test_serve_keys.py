@@ -8,8 +8,10 @@ import pty
 import re
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +29,13 @@ from tests.timing import HANG
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.cli._text import moment
 from orbiter.memory.cli.commands.serve import _new_loop, _prompt
+
+
+class NoHTTP(socketserver.BaseRequestHandler):
+    """Another program at the port."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"hello\r\n")
 
 
 @contextmanager
@@ -224,6 +233,27 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(cli: Cli) -> None:
     assert result.exit_code == 1
     assert f"port {port}" in result.stderr
     assert "--port 0" in result.stderr
+
+
+def test_a_check_asks_the_server_with_these_settings_whether_it_is_ready(cli: Cli) -> None:
+    with serve(cli) as (told, process):
+        port = str(httpx.URL(str(told["url"])).port)
+        ready = cli("serve", "--check", "--host", "0.0.0.0", "--port", port)
+        process.kill()
+        process.wait(timeout=HANG)
+        gone = cli("serve", "--check", "--port", port)
+    free = cli("serve", "--check", "--port", "0")
+    with socketserver.TCPServer(("127.0.0.1", 0), NoHTTP) as other:
+        threading.Thread(target=other.handle_request, daemon=True).start()
+        strange = cli("serve", "--check", "--port", str(other.server_address[1]))
+
+    assert (ready.exit_code, ready.stdout) == (0, f"http://127.0.0.1:{port} is ready\n")
+    assert gone.exit_code == 1
+    assert f"http://127.0.0.1:{port} is not ready: " in gone.stderr
+    assert strange.exit_code == 1
+    assert "is not ready: " in strange.stderr
+    assert free.exit_code == 2
+    assert "`--port`" in free.stderr
 
 
 def test_what_makes_no_sense_is_refused(cli: Cli) -> None:

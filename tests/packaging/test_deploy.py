@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import trustme
 import yaml
 from tests.timing import HANG
 
@@ -52,9 +53,19 @@ def test_the_image_has_a_user_of_its_own_and_a_check_and_copies_what_there_is() 
     assert (ROOT / "models/minilm/pyproject.toml").exists()
 
 
-def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(
+    tmp_path: Path, scheme: str
+) -> None:
     env = {name: value.replace("/data", str(tmp_path)) for name, value in variables().items()}
     env |= {"PATH": os.environ["PATH"], "ORBITER_MEMORY_MODEL": "none"}
+    env |= {"PYTHONPATH": str(ROOT / "src")}
+    if scheme == "https":
+        pem = tmp_path / "server.pem"
+        trustme.CA().issue_cert("memory.example.com").private_key_and_cert_chain_pem.write_to_path(
+            str(pem)
+        )
+        env |= {"ORBITER_MEMORY_TLS_CERT": str(pem), "ORBITER_MEMORY_TLS_KEY": str(pem)}
     env["ORBITER_MEMORY_PORT"] = "0"
     assert json.loads(last("ENTRYPOINT")) == ["orbiter-memory"]
     start = [*COMMAND, *json.loads(last("CMD"))]
@@ -76,7 +87,8 @@ def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(tmp_pa
             url = json.loads(process.stdout.readline())["url"]
             port = str(httpx.URL(url).port)
             check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
-            asked = [sys.executable, *check[1:]]
+            assert (url.partition(":")[0], check[0]) == (scheme, "orbiter-memory")
+            asked = [*COMMAND, *check[1:]]
             subprocess.run(
                 asked, env={**env, "ORBITER_MEMORY_PORT": port}, check=True, timeout=HANG
             )

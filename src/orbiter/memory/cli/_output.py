@@ -161,6 +161,35 @@ class Output:
         for row in rows:
             self.fields(*row)
 
+    def panel(self, rows: Sequence[tuple[str, str]], *, title: str, subtitle: str) -> None:
+        """Print names and their values: in a frame for people, in lines for a program."""
+        if self.is_plain():
+            self.rows(rows)
+            return
+        from rich import box  # noqa: PLC0415 - for people only
+        from rich.panel import Panel  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in rows:
+            style = "bold cyan" if value.startswith("http") else ""
+            grid.add_row(styled((name, "dim")), styled((one_line(value), style)))
+        self.show(
+            Panel(
+                grid,
+                title=styled((title, "bold green")),
+                title_align="left",
+                subtitle=styled((subtitle, "dim")),
+                subtitle_align="right",
+                box=box.ROUNDED,
+                border_style="green",
+                padding=(1, 2),
+                expand=False,
+            )
+        )
+
 
 _MAX_LINES = 5
 """Memories that are shown before someone is asked whether they may go."""

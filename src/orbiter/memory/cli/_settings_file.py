@@ -131,7 +131,7 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
     except UsageError as exc:
         raise typer.BadParameter(str(exc)) from None
     names = {flag_of(each): str(each.name) for each in context.command.params}
-    known = names.keys() - {"config", "help", "json"}
+    known = names.keys() - {"check", "config", "help", "json"}
     for name in settings:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -254,7 +254,7 @@ def settings_in_force(command: Any, path: Path | None) -> list[tuple[str, str, s
             if path:
                 is_variable = str(path) == os.environ.get(variable_of("config"))
                 origin = variable_of("config") if is_variable else "--config"
-        if flag_of(option) not in (*SHARED, "json", "help"):
+        if flag_of(option) not in (*SHARED, "check", "json", "help"):
             rows.append((flag_of(option), _as_text(value), origin))
     return rows
 

@@ -16,8 +16,7 @@ import typer
 
 from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
-from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._error_messages import ERROR, UsageError, say, without_passwords
 from orbiter.memory.cli._settings_file import (
     WORKER_LOG,
     LogLevel,
@@ -26,7 +25,7 @@ from orbiter.memory.cli._settings_file import (
     read_settings,
     setting,
 )
-from orbiter.memory.cli._text import counted, one_line
+from orbiter.memory.cli._text import counted
 from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
 
 if TYPE_CHECKING:
@@ -86,6 +85,10 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the dashboard in a browser.")
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Ask the server with these settings whether it is ready."),
     ] = False,
     reranker: Annotated[
         str | None,
@@ -186,6 +189,8 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         metrics_port=metrics_port,
         oidc=oidc,
     )
+    if check:
+        return _show_ready(run, settings)
     link = join_supervisor() if VARIABLE in os.environ else None
     if workers > 1 and link is None:
         _check_shared(run)
@@ -197,6 +202,22 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     held = await keys_of(run.target, keys)
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page, link=link)
     return None
+
+
+def _show_ready(run: CommandContext, settings: "Settings") -> int:
+    """Say whether a server that was started with *settings* is ready; return the exit code."""
+    from orbiter.memory.server.http.listen_socket import ask_ready  # noqa: PLC0415
+
+    if not settings.port:
+        raise UsageError("`--check` needs the port of the server; name it with `--port`")
+    url, fault = ask_ready(settings)
+    if run.out.is_json:
+        run.out.data({"url": url, "ready": fault is None, "reason": fault})
+    elif fault is None:
+        run.out.text(f"{url} is ready")
+    else:
+        say(f"{url} is not ready: {fault}")
+    return 0 if fault is None else ERROR
 
 
 _SWITCH = 0.0005
@@ -445,39 +466,11 @@ async def _show_start(
             ("write access", "refused: read-only") if settings.read_only else None,
             ("workers", str(workers)) if workers > 1 else None,
         ]
-        _show(run, [row for row in rows if row is not None])
+        present = [row for row in rows if row is not None]
+        run.out.panel(present, title="serving", subtitle="Ctrl-C stops it")
         run.out.flush()
     if open_page and settings.with_dashboard:
         await asyncio.to_thread(_open, url)
-
-
-def _show(run: CommandContext, rows: list[tuple[str, str]]) -> None:
-    if run.out.is_plain():
-        run.out.rows(rows)
-        return
-    from rich import box  # noqa: PLC0415 - for people only
-    from rich.panel import Panel  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        style = "bold cyan" if value.startswith("http") else ""
-        grid.add_row(styled((name, "dim")), styled((one_line(value), style)))
-    run.out.show(
-        Panel(
-            grid,
-            title=styled(("serving", "bold green")),
-            title_align="left",
-            subtitle=styled(("Ctrl-C stops it", "dim")),
-            subtitle_align="right",
-            box=box.ROUNDED,
-            border_style="green",
-            padding=(1, 2),
-            expand=False,
-        )
-    )
 
 
 def _reached(settings: "Settings") -> str:

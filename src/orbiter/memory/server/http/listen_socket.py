@@ -2,18 +2,25 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 from orbiter.memory.errors import MemoryConnectionError, QueryError
 from orbiter.memory.server.http.settings import Settings
 
-__all__ = ["MAX_WAITING", "Address", "bind_address", "find_addresses", "url_of"]
+__all__ = ["MAX_WAITING", "Address", "ask_ready", "bind_address", "find_addresses", "url_of"]
 
 Address = tuple[Any, Any, Any, Any, Any]
 """What `getaddrinfo` says of an address."""
 
 MAX_WAITING = 2_048
 """Connections that the system holds until they are taken, if it lets us have as many."""
+_LOCAL = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only asked
+"""How this computer calls a server on all its addresses."""
+_PATIENCE = 4.0
+"""Seconds that a server has to say whether it is ready: a probe is given 5."""
 
 
 async def find_addresses(settings: Settings) -> list[Address]:
@@ -47,6 +54,36 @@ def bind_address(settings: Settings, addresses: list[Address]) -> socket.socket:
 
 def url_of(settings: Settings, bound: socket.socket) -> str:
     """Return the address of a server as this computer calls it."""
-    host, port = bound.getsockname()[:2]
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - only shown
+    return _url(settings, *bound.getsockname()[:2])
+
+
+def _url(settings: Settings, host: str, port: int) -> str:
+    host = _LOCAL.get(host, host)
+    name = f"[{host}]" if ":" in host else host
     return f"{'https' if settings.tls_cert else 'http'}://{name}:{port}"
+
+
+def ask_ready(settings: Settings) -> tuple[str, str | None]:
+    """Return the URL of a server that was started with *settings*, and why it is not ready.
+
+    Its certificate is for its public name, which is not the one that it is called by here: it is
+    not verified, and nothing is sent but the question.
+    """
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # noqa: PLC0415
+
+    host = _LOCAL.get(settings.host, settings.host)
+    url = _url(settings, host, settings.port)
+    connection: Callable[..., HTTPConnection] = HTTPConnection
+    if settings.tls_cert:
+        import ssl  # noqa: PLC0415 - few need it
+
+        context = ssl._create_unverified_context()  # noqa: S323, SLF001 - of this computer alone
+        connection = partial(HTTPSConnection, context=context)
+    try:
+        with closing(connection(host, settings.port, timeout=_PATIENCE)) as client:
+            client.request("GET", "/readyz")
+            answer = client.getresponse()
+            said = answer.read(MAX_WAITING).decode(errors="replace")
+    except (OSError, HTTPException) as exc:
+        return url, str(exc) or type(exc).__name__
+    return url, None if answer.status == 200 else f"it answers {answer.status} {said}"
