@@ -446,6 +446,8 @@ def test_config_says_what_a_server_would_be_started_with(cli: Cli, tmp_path: Pat
         ('port = "many"', "'--port', set by `port = 'many'` in `{file}`: "),
         ("[serve]\nport = 1", "`{file}` has a table `[serve]`, and settings are in no table"),
         ("config = 'x'", "has `config`, which is not a setting"),
+        ("check = true", "has `check`, which is not a setting"),
+        ('allow-host = "a.com,b.com"', "`allow-host = ['a.com,b.com']` in `{file}`: "),
     ],
 )
 def test_a_settings_file_that_makes_no_sense_is_refused(
@@ -460,6 +462,30 @@ def test_a_settings_file_that_makes_no_sense_is_refused(
         assert word.format(file=file) in result.stderr
     missing = cli("serve", "--config", str(tmp_path / "none.toml"))
     assert "cannot be read" in missing.stderr
+
+
+def test_a_settings_file_may_have_a_mark_in_front_and_hosts_as_in_the_variable(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "memory.toml"
+    file.write_text('allow-host = "a.example b.example"\nlog-format = "JSON"\n', "utf-8-sig")
+    cli.env["ORBITER_MEMORY_LOG_LEVEL"] = "INFO"
+
+    server = cli.json("config", "--config", str(file))["server"]
+
+    assert server["allow-host"]["value"] == "a.example, b.example"
+    assert server["log-format"]["value"] == "json"
+    assert server["log-level"]["value"] == "info"
+
+
+@pytest.mark.parametrize("name", ["ORBITER_LOG_LEVEL", "ORBITER_MEMORY_PII_KEY"])
+def test_a_variable_with_the_prefix_of_another_is_a_warning(cli: Cli, name: str) -> None:
+    others = {"ORBITER_TEST_TIME_SCALE": "1", "ORBITER_REQUIRE_SERVERS": "1"}
+    result = cli("config", env={name: "x", "ORBITER_DEBUG": "0", **others})
+
+    right = {"ORBITER_LOG_LEVEL": "ORBITER_MEMORY_LOG_LEVEL"}.get(name, "ORBITER_PII_KEY")
+    assert f"`{name}` is not a setting; did you mean `{right}`?" in result.stderr
+    assert result.stderr.count("is not a setting") == 1
 
 
 @pytest.mark.parametrize("command", ["config", "serve"])

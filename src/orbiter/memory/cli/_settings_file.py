@@ -1,4 +1,6 @@
-"""Settings of `serve` from the environment and from a file; the options of a call come first.
+"""Settings of `serve` from the environment and from a file, and whether they can work.
+
+The options of a call come first.
 
 The file is TOML, its names are those of the options: `port = 8765`, `allow-host = ["example.com"]`.
 """
@@ -13,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orbiter.memory.cli._error_messages import UsageError, say
+from orbiter.memory.cli._error_messages import ERROR, UsageError, say
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
+    from orbiter.memory.cli._output import Output
+    from orbiter.memory.server import Settings
     from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
@@ -24,14 +29,18 @@ __all__ = [
     "WORKER_LOG",
     "LogLevel",
     "LogLines",
+    "check_hosts",
+    "check_number",
     "drop_placeholders",
     "file_setting",
+    "load_reranker",
     "note_idle_key",
     "pii_hook",
     "pii_label",
     "read_settings",
     "setting",
     "settings_in_force",
+    "show_ready",
     "usage_text",
     "wants_json_log",
 ]
@@ -88,10 +97,11 @@ def wants_json_log(words: Sequence[str]) -> bool:
     """
     chosen = _value_of("--log-format", words) or os.environ.get(variable_of("log-format"))
     if chosen:
-        return chosen == LogLines.JSON.value
+        return chosen.lower() == LogLines.JSON.value
     path = _value_of("--config", words) or os.environ.get(variable_of("config"))
     try:
-        return bool(path) and _load(Path(str(path))).get("log-format") == LogLines.JSON.value
+        chosen = str(_load(Path(path)).get("log-format")) if path else ""
+        return chosen.lower() == LogLines.JSON.value
     except UsageError:
         return os.environ.get(WORKER_LOG) == LogLines.JSON.value
 
@@ -139,20 +149,84 @@ def read_settings(context: typer.Context, path: Path | None) -> Path | None:
             raise typer.BadParameter(f"`{path}` has `{name}`, which is not a setting; {way}")
     # Click asks the environment before this; shared options such as `--url` do so later.
     own = {name: value for name, value in settings.items() if variable_of(name) not in os.environ}
-    context.default_map = {names[name]: value for name, value in own.items()}
+    lists = {flag_of(each) for each in context.command.params if getattr(each, "multiple", False)}
+    context.default_map = {
+        names[name]: value.split() if name in lists and isinstance(value, str) else value
+        for name, value in own.items()
+    }
     return path
+
+
+def check_hosts(hosts: list[str] | None) -> list[str] | None:
+    """Return the names of `--allow-host`; refuse one that no request can have as its `Host`."""
+    from orbiter.memory.server.http.settings import HOST_NAME  # noqa: PLC0415 - for `serve` only
+
+    for host in hosts or ():
+        match = HOST_NAME.fullmatch(host.lower())
+        if match and int(match[2] or 0) < 65_536:
+            continue
+        scheme, mark, rest = host.rpartition("://")
+        way = "give one such as `memory.example.com` or `memory.example.com:8443`"
+        if "," in host:
+            way = "for several, repeat `--allow-host`, or put spaces between them in the variable"
+        elif mark:
+            way = f"give its name alone, such as `{rest.partition('/')[0]}`, without `{scheme}://`"
+        raise typer.BadParameter(f"`{host}` is not a host name; {way}")
+    return hosts
+
+
+def check_number(value: float) -> float:
+    """Return *value*; refuse `nan`, which is within every range."""
+    if value != value:  # noqa: PLR0124 - only `nan` is not itself
+        raise typer.BadParameter(f"{value} is not a number")
+    return value
+
+
+async def load_reranker(memory: "AgentMemory") -> None:
+    """Load a reranker of this computer now: without it, every recall would fail."""
+    from orbiter.memory.errors import RerankError  # noqa: PLC0415 - for `serve` only
+    from orbiter.memory.rerankers import OnnxReranker  # noqa: PLC0415
+
+    reranker = memory._core.reranker  # noqa: SLF001 - of this library
+    try:
+        if isinstance(reranker, OnnxReranker):
+            await reranker.load()
+    except RerankError as exc:
+        reason = str(exc).partition("; check ")[0]
+        way = "name an ONNX file or its folder, with `vocab.txt`, or the URL of a service"
+        raise UsageError(f"the reranker cannot be used: {reason}; {way}") from exc
+
+
+def show_ready(out: "Output", settings: "Settings") -> int:
+    """Say whether a server that was started with *settings* is ready; return the exit code."""
+    from orbiter.memory.server.http.listen_socket import ask_ready  # noqa: PLC0415
+
+    if not settings.port:
+        raise UsageError("`--check` needs the port of the server; name it with `--port`")
+    url, fault = ask_ready(settings)
+    if out.is_json:
+        out.data({"url": url, "ready": fault is None, "reason": fault})
+    elif fault is None:
+        out.text(f"{url} is ready")
+    else:
+        say(f"{url} is not ready: {fault}")
+    return 0 if fault is None else ERROR
 
 
 def _warn_of_misspelled(options: list[Any]) -> None:
     """Warn of each variable that is no setting, and is spelled nearly as one."""
     known = [variable_of(name) for name in (*map(flag_of, options), *SHARED, *_OTHERS)]
-    names = [each.removeprefix(_PREFIX) for each in known]
+    names = {_bare(each): each for each in (*known, *PII_VARIABLES, "ORBITER_DEBUG")}
     for variable in sorted(os.environ):
-        if variable.startswith(_PREFIX) and variable not in known:
-            near = get_close_matches(variable.removeprefix(_PREFIX), names, n=1)
+        if variable.startswith("ORBITER_") and variable not in names.values():
+            near = get_close_matches(_bare(variable), names, n=1)
             if near:
-                meant = f"did you mean `{_PREFIX}{near[0]}`?"
+                meant = f"did you mean `{names[near[0]]}`?"
                 say(f"the variable `{variable}` is not a setting; {meant}", kind="warning")
+
+
+def _bare(variable: str) -> str:
+    return variable.removeprefix("ORBITER_").removeprefix("MEMORY_")
 
 
 def usage_text(error: Any) -> str:
@@ -218,8 +292,7 @@ def _load(path: Path) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - few have such a file
 
     try:
-        with path.open("rb") as file:
-            settings = tomllib.load(file)
+        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows writes a mark
     except OSError as exc:
         raise UsageError(f"`{path}` cannot be read: {exc.strerror}") from None
     except ValueError as exc:

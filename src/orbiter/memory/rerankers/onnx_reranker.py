@@ -92,6 +92,10 @@ class OnnxReranker:
     def __repr__(self) -> str:
         return f"OnnxReranker({str(self.model)!r})"
 
+    async def load(self) -> None:
+        """Load the model now, not with the first question; `RerankError` if that fails."""
+        await asyncio.get_running_loop().run_in_executor(self._engine.pool, self._loaded)
+
     async def rerank(self, question: str, texts: Sequence[str]) -> list[float]:
         """Return how well each text answers *question*, in the order given."""
         loop = asyncio.get_running_loop()

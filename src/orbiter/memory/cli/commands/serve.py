@@ -16,14 +16,18 @@ import typer
 
 from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError, say, without_passwords
+from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 from orbiter.memory.cli._settings_file import (
     WORKER_LOG,
     LogLevel,
     LogLines,
+    check_hosts,
+    check_number,
+    load_reranker,
     pii_label,
     read_settings,
     setting,
+    show_ready,
 )
 from orbiter.memory.cli._text import counted
 from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
@@ -63,11 +67,22 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     keys: Keys = None,
     allow_host: Annotated[
         list[str] | None,
-        setting("--allow-host", text="An allowed host name, such as `memory.example.com`."),
+        setting(
+            "--allow-host",
+            text="An allowed host name, such as `memory.example.com`.",
+            callback=check_hosts,
+        ),
     ] = None,
     read_only: Annotated[bool, setting("--read-only", text="Refuse all changes.")] = False,
     rate: Annotated[
-        float, setting("--rate", text="Requests per second for each key.", min=0.1)
+        float,
+        setting(
+            "--rate",
+            text="Requests per second for each key.",
+            min=0.1,
+            max=1e6,
+            callback=check_number,
+        ),
     ] = 100.0,
     workers: Annotated[
         int,
@@ -75,7 +90,13 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     ] = 1,
     drain: Annotated[
         float,
-        setting("--drain", text="Seconds for requests under way when it stops.", min=0),
+        setting(
+            "--drain",
+            text="Seconds for requests under way when it stops.",
+            min=0,
+            max=86_400,
+            callback=check_number,
+        ),
     ] = 3.0,
     tls_cert: Annotated[
         Path | None, setting("--tls-cert", text="The certificate, to serve HTTPS.")
@@ -116,10 +137,10 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     ] = False,
     log: Annotated[bool, setting("--log", text="Log a line for each request.")] = False,
     log_format: Annotated[
-        LogLines, setting("--log-format", text="How the log is written.")
+        LogLines, setting("--log-format", text="How the log is written.", case_sensitive=False)
     ] = LogLines.TEXT,
     log_level: Annotated[
-        LogLevel, setting("--log-level", text="What else is logged.")
+        LogLevel, setting("--log-level", text="What else is logged.", case_sensitive=False)
     ] = LogLevel.WARNING,
     metrics_port: Annotated[
         int | None,
@@ -190,7 +211,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         oidc=oidc,
     )
     if check:
-        return _show_ready(run, settings)
+        return show_ready(run.out, settings)
     link = join_supervisor() if VARIABLE in os.environ else None
     if workers > 1 and link is None:
         _check_shared(run)
@@ -199,25 +220,10 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
     memory.unscoped(by=settings.dashboard_by)  # refuses a name that is none
+    await load_reranker(memory)
     held = await keys_of(run.target, keys)
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page, link=link)
     return None
-
-
-def _show_ready(run: CommandContext, settings: "Settings") -> int:
-    """Say whether a server that was started with *settings* is ready; return the exit code."""
-    from orbiter.memory.server.http.listen_socket import ask_ready  # noqa: PLC0415
-
-    if not settings.port:
-        raise UsageError("`--check` needs the port of the server; name it with `--port`")
-    url, fault = ask_ready(settings)
-    if run.out.is_json:
-        run.out.data({"url": url, "ready": fault is None, "reason": fault})
-    elif fault is None:
-        run.out.text(f"{url} is ready")
-    else:
-        say(f"{url} is not ready: {fault}")
-    return 0 if fault is None else ERROR
 
 
 _SWITCH = 0.0005

@@ -5,13 +5,13 @@ that it lets point here. The first shows in `Origin` and `Sec-Fetch-Site`, the s
 """
 
 import ipaddress
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from starlette.types import Message, Scope
 
 from orbiter.memory.server.http.error_responses import HTTPProblem
+from orbiter.memory.server.http.settings import HOST_NAME
 
 __all__ = [
     "REFUSAL",
@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _PORTS = {"http": 80, "https": 443}
 _SAFE = ("GET", "HEAD")
@@ -82,7 +81,7 @@ def is_local_name(host: str) -> bool:
 
     Nothing is resolved: a public name may have a local address in the hosts file of its server.
     """
-    match = _HOST.fullmatch(host.lower())
+    match = HOST_NAME.fullmatch(host.lower())
     name = match[1] if match else ""
     return name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
@@ -128,7 +127,7 @@ def _is_ours(scope: Scope, text: str, scheme: str, port: int, allowed: Sequence[
 
 @lru_cache(maxsize=256)
 def _is_name(text: str, scheme: str, here: str | None, port: int, allowed: tuple[str, ...]) -> bool:
-    match = _HOST.fullmatch(text.lower())
+    match = HOST_NAME.fullmatch(text.lower())
     if match is None:
         return False
     name = match[1]

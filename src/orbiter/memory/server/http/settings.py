@@ -1,15 +1,19 @@
 """How a server is set up."""
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from orbiter.memory.auth import OIDCSettings
 
-__all__ = ["DEFAULT_PORT", "Settings", "max_body_bytes"]
+__all__ = ["DEFAULT_PORT", "HOST_NAME", "Settings", "max_body_bytes"]
 
 DEFAULT_PORT = 8765
 """Where a server listens unless told otherwise."""
+
+HOST_NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?")
+"""What the header `Host` may be, in small letters: a name or a number, and a port."""
 
 _BODY = 2**20
 _MEMORIES = 2**24
