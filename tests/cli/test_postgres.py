@@ -46,6 +46,19 @@ def test_commands_work_on_postgres_and_hide_its_password(postgres_server: Postgr
     postgres_server.drop_database(dsn)
 
 
+@pytest.mark.parametrize("command", [("list",), ("serve", "--port", "0"), ("keys", "list")])
+@pytest.mark.parametrize("password", ["p@ss/w0rd", "12#w0rd", "p?w0rd", "p@w0rd", "p/w0rd"])
+def test_a_password_that_ends_its_address_is_told_how_to_be_written(
+    cli: Cli, password: str, command: tuple[str, ...]
+) -> None:
+    result = cli(*command, "--url", f"postgresql://memory:{password}@127.0.0.1:1/memory")
+
+    assert result.exit_code in (1, 2)
+    assert "`%40` for `@`, `%2F` for `/`" in result.stderr
+    assert "w0rd" not in result.output
+    assert "check that it runs" not in result.stderr
+
+
 def test_the_first_command_on_a_database_partitions_its_tables_if_the_url_says_so(
     postgres_server: PostgresServer,
 ) -> None:

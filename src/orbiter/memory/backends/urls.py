@@ -9,15 +9,22 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from orbiter.memory._lazy import lazy_pattern
 
 __all__ = [
+    "PERCENT_CODES",
     "absolute_url",
     "check_address",
     "for_several_processes",
     "identity",
+    "is_misread",
     "redacted",
     "scrubbed",
     "whole_url",
 ]
 
+PERCENT_CODES = (
+    "in user and password write `%40` for `@`, `%2F` for `/`, `%3A` for `:`, `%23` for `#` and "
+    "`%3F` for `?`"
+)
+"""What to do about a password that ends the address which it is part of."""
 _POSTGRES = frozenset(("postgres", "postgresql"))
 _REDIS = frozenset(
     ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
@@ -116,6 +123,18 @@ def _hosts(listed: str, port: str) -> str:
         # A name has no case; the folder of a socket does.
         spelled.add((host if host.startswith("/") else host.lower()) + (own or f":{port}"))
     return ",".join(sorted(spelled))
+
+
+def is_misread(dsn: str) -> bool:
+    """Tell whether a password has a character in it that ends the address, or its host.
+
+    Half a password would be taken for a host, to which the rest would be sent.
+    """
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return True
+    return "#" in dsn or "@" in parts.path or parts.netloc.count("@") > 1
 
 
 def scrubbed(text: str, dsn: str) -> str:

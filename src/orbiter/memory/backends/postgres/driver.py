@@ -20,7 +20,7 @@ from orbiter.memory.backends.postgres.pool import (
     read_options,
 )
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
-from orbiter.memory.backends.urls import scrubbed
+from orbiter.memory.backends.urls import PERCENT_CODES, is_misread, scrubbed
 from orbiter.memory.errors import (
     AccessError,
     MemoryConnectionError,
@@ -84,6 +84,8 @@ class Driver:
         self._counts = PoolCounts(counted_as)
 
     async def connect(self) -> "asyncpg.Pool[Any]":
+        if is_misread(self._dsn):
+            raise StorageError(f"{self.store}: its address cannot be read; {PERCENT_CODES}")
         pool: Any = self._asyncpg.create_pool(
             self._dsn, connection_class=quiet_connection(self._asyncpg), **self.pool_settings
         )
@@ -94,8 +96,8 @@ class Driver:
             text = scrubbed(f"{exc}", self._dsn)
             # Without the cause, which may quote what it took a password for.
             raise StorageError(
-                f"{self.store} is not a valid address: {text}; use `postgresql://user:password@host:port/name`,"
-                " and write other characters than letters and digits as `%` and their code"
+                f"{self.store} is not a valid address: {text}; use "
+                f"`postgresql://user:password@host:port/name`, and {PERCENT_CODES}"
             ) from None
         except TimeoutError as exc:
             pool.terminate()
