@@ -50,12 +50,29 @@ async def test_with_a_key_it_is_told_what_is_ready(
 ) -> None:
     http = client(await served(keys=keys, **BARE), new_key(keys, user="ann"))
 
-    answer = await http.get("/readyz")
+    answer = await http.get("/readyz", headers={"Host": "10.1.2.3:8765"})  # as probes call it
 
+    assert answer.status_code == 200, answer.text
     checks = answer.json()["checks"]
-    assert {"store", "model", "disk", "schema"} == checks.keys()
+    assert {"store", "disk"} == checks.keys()  # what can also be wrong
     assert all(check["ok"] for check in checks.values())
+    assert answer.json()["model"].endswith("HashEmbeddings")
+    assert answer.json()["schema"] > 0
+    elsewhere = {"Host": "10.1.2.3:8765"}
+    assert (await http.get("/v1/memories", headers=elsewhere)).status_code == 421
+    assert (await http.post("/readyz", headers=elsewhere)).status_code == 421
     assert memory.url.removeprefix("sqlite:///") not in answer.text
+
+
+async def test_without_keys_a_strange_name_learns_the_status_alone(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+    headers = {"Host": "evil.example.com", "Authorization": "Bearer x"}
+
+    assert (await http.get("/readyz", headers=headers)).status_code == 421
+    del headers["Authorization"]
+    assert (await http.get("/readyz", headers=headers)).json() == {"status": "ready"}
 
 
 async def test_a_full_disk_is_not_ready_and_only_those_with_a_key_learn_why(

@@ -104,9 +104,6 @@ async def _checks(memory: AgentMemory) -> dict[str, dict[str, Any]]:
             await memory.store.get("~ready")  # what it is does not matter
     except (MemoryError, OSError, TimeoutError):
         return {"store": {"ok": False, "found": "the store does not respond"}}
-    model = getattr(memory.store, "embeddings", None)
-    name = None if model is None else getattr(model, "name", type(model).__name__)
-    checks["model"] = {"ok": True, "found": name or "none: words only"}
     path = str(getattr(memory.store, "db_path", ":memory:"))
     if path != ":memory:":
         free = await asyncio.to_thread(_free, Path(path))
@@ -122,17 +119,19 @@ async def _ready(request: Request) -> Response:
     """Say to somebody with a key what is right, and what is not."""
     memory = state_of(request).memory
     checks = await _checks(memory)
-    if checks["store"]["ok"]:
-        try:
-            async with asyncio.timeout(_SOON):
-                checks["schema"] = {"ok": True, "found": (await memory.stats()).schema}
-        except (MemoryError, OSError, TimeoutError):
-            pass  # a store that cannot count, or not now, is left out
     wrong = [name for name, check in checks.items() if not check["ok"]]
     if wrong:
         reason = "; ".join(f"{name}: {checks[name]['found']}" for name in wrong)
         return problem_response(503, reason)
-    return JSONResponse({"status": "ready", "checks": checks})
+    model = getattr(memory.store, "embeddings", None)
+    name = None if model is None else getattr(model, "name", type(model).__name__)
+    about: dict[str, Any] = {"model": name or "none: words only"}
+    try:
+        async with asyncio.timeout(_SOON):
+            about["schema"] = (await memory.stats()).schema
+    except (MemoryError, OSError, TimeoutError):
+        pass  # a store that cannot count, or not now, is left out
+    return JSONResponse({"status": "ready", "checks": checks, **about})
 
 
 async def _metrics(request: Request) -> Response:
