@@ -123,8 +123,26 @@ def test_the_composed_set_is_sound() -> None:
 
 
 def test_the_manifests_fit_together() -> None:
-    deployment, service = documents("kubernetes.yaml")
+    kinds = {each["kind"]: each for each in documents("kubernetes.yaml")}
+    deployment, service, budget, cron = (
+        kinds.pop(each) for each in ("Deployment", "Service", "PodDisruptionBudget", "CronJob")
+    )
+    assert not kinds
     pod = deployment["spec"]["template"]
+    job = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (sweep,) = job["containers"]
+
+    # Jobs are known to the server that took them: a client stays with one.
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
+    assert budget["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert budget["spec"]["minAvailable"] < deployment["spec"]["replicas"]
+    assert sweep["args"] == ["sweep", "--forgotten", "30d", "--yes"]
+    assert sweep["env"] == pod["spec"]["containers"][0]["env"][:1]
+    assert sweep["securityContext"] == pod["spec"]["containers"][0]["securityContext"]
+    assert job["securityContext"] == pod["spec"]["securityContext"]
+    assert {each["name"] for each in sweep["volumeMounts"]} == {
+        each["name"] for each in job["volumes"]
+    }
     (container,) = pod["spec"]["containers"]
 
     assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
@@ -136,6 +154,26 @@ def test_the_manifests_fit_together() -> None:
         assert container[probe]["httpGet"] == {"path": path, "port": container["ports"][0]["name"]}
     assert str(pod["spec"]["securityContext"]["runAsUser"]) == last("USER")
     assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_proxies_keep_a_client_with_one_server_and_the_name_of_its_request() -> None:
+    nginx = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    caddy = (DEPLOY / "Caddyfile").read_text(encoding="utf-8")
+    page = (ROOT / "docs/operate/run.md").read_text(encoding="utf-8")
+
+    (upstream,) = re.findall(r"upstream (\w+) {(.*?)}", nginx, flags=re.DOTALL)
+    assert "hash $http_authorization consistent;" in upstream[1]
+    assert f"proxy_pass http://{upstream[0]};" in nginx
+    (name,) = re.findall(r"map \$http_x_request_id \$(\w+) {", nginx)
+    assert f"proxy_set_header X-Request-ID ${name};" in nginx
+    assert "proxy_buffering off;" in nginx
+    assert "lb_policy header Authorization" in caddy
+    assert "@unnamed not header X-Request-ID *" in caddy
+    assert "request_header @unnamed X-Request-ID {http.request.uuid}" in caddy
+    assert "flush_interval -1" in caddy
+    for file in (nginx, caddy):
+        lines = [line for line in file.splitlines() if not line.lstrip().startswith("#")]
+        assert "\n".join(lines) in page  # as it is copied
 
 
 def test_proxies_say_that_they_are_one() -> None:

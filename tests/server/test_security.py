@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -240,6 +241,26 @@ async def test_a_change_from_a_browser_needs_what_the_page_knows(
     assert await change("/ui/anything", {"Authorization": f"Bearer {token}"}) == 403
     assert (await http.get("/v1/memories", headers=basic(token))).status_code == 200
     assert right not in {wrong, token}
+
+
+async def test_a_page_of_one_server_can_be_used_with_another_over_the_same_keys(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    token, other = new_key(keys, user="ann"), new_key(keys, user="bob")
+    first, second = await served(keys=keys, **BARE), await served(keys=keys, **BARE)
+    tokens = []
+    for server in (first, second):
+        page = await client(await served(keys=keys, with_mcp=False)).get(
+            "/doctor", headers=basic(token) | {"Accept": "text/html"}
+        )
+        tokens += re.findall(r'name="orbiter-token" content="([^"]+)"', page.text)
+        for key, status in ((token, 201), (other, 403)):
+            headers = basic(key) | {"X-Orbiter-Token": tokens[-1]}
+            answer = await client(server).post("/v1/memories", headers=headers, json={"what": "x"})
+            assert answer.status_code == status
+
+    assert tokens[0] == tokens[1]
+    assert keys.list()[0].digest.hex() not in tokens
 
 
 async def test_a_page_of_a_server_without_keys_needs_the_token_too(

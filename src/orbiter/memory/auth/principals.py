@@ -59,6 +59,8 @@ class Principal:
     """The key it came with, or what stands for the subject of a token; `None` without keys."""
     expires_at: datetime | None = None
     """When the token that it came with is over; `None` for a key, which is looked up again."""
+    page_secret: bytes = field(default=b"", repr=False, compare=False)
+    """What every server over these keys makes the same page tokens of; empty without a key."""
 
     @property
     def is_bound(self) -> bool:
@@ -95,7 +97,9 @@ class Key:
 
     def principal(self) -> Principal:
         """Return who comes with it."""
-        return Principal(self.role, self.scope, self.name, self.id)
+        # Of the hash, which all servers over the same keys have, and nobody who knows a page token.
+        secret = hmac.digest(self.digest, b"page token", "sha256") if self.digest else b""
+        return Principal(self.role, self.scope, self.name, self.id, page_secret=secret)
 
 
 class KeyStore(Protocol):

@@ -43,10 +43,11 @@ class ServerState:
     def token_for(self, principal: Principal) -> str:
         """Return what a page of this server puts in `X-Orbiter-Token` to change something.
 
-        It is worth nothing without the key, and ends with the server.
+        It is worth nothing without the key. That of a key is the same with every server over the
+        same keys; any other ends with the server.
         """
-        key_id = principal.key_id or "local"
-        return hmac.new(self.link.secret, key_id.encode(), hashlib.sha256).hexdigest()
+        key_id, secret = principal.key_id or "local", principal.page_secret or self.link.secret
+        return hmac.new(secret, key_id.encode(), hashlib.sha256).hexdigest()
 
     async def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""
