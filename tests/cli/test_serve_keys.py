@@ -1,6 +1,7 @@
 """`serve` and `keys`, as a shell and a terminal see them."""
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -309,6 +310,42 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     file = KeyFile(f"{cli.url}.keys.json")
     assert file.check(one["key"]) is None
     assert file.check(admin) is not None
+
+
+def test_a_key_that_a_full_disk_keeps_from_being_revoked_says_what_to_do(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_id = cli.json("keys", "create", "--user", "ann")["id"]
+    file = Path(f"{cli.url}.keys.json")
+    before = file.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = cli("keys", "revoke", key_id)
+
+    assert result.exit_code == 1
+    assert "the disk is full, so nothing was changed" in result.stderr
+    assert "free some space and repeat this, or stop the server" in result.stderr
+    assert file.read_bytes() == before
+    assert [each.name for each in file.parent.glob("*.new")] == []
+    monkeypatch.undo()
+    assert cli("keys", "revoke", key_id).exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_database_that_does_not_answer_is_named_while_it_is_waited_for(cli: Cli) -> None:
+    url = "redis://:s3cret@127.0.0.1:1/0"
+    command = [*COMMAND, "serve", "--url", url, "--port", "0", "--no-mcp", "--no-dashboard"]
+    with subprocess.Popen(
+        command, env=environment(cli.url), stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.kill()
+
+    assert first == "note: waiting for redis://127.0.0.1:1/0 to open\n"
 
 
 def test_what_is_kept_of_a_revoked_key_is_removed(cli: Cli) -> None:

@@ -5,6 +5,7 @@ request on. A copy of the store opens nothing, and who can write memories can ma
 """
 
 import builtins
+import errno
 import hashlib
 import json
 import os
@@ -222,7 +223,9 @@ class KeyFile:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = _take_lock(Path(f"{place}.lock"))
         except OSError as exc:
-            raise StorageError(f"the keys in `{self._path}` cannot be changed: {exc}") from exc
+            raise StorageError(
+                f"the keys in `{self._path}` cannot be changed: {_fault(exc)}"
+            ) from exc
         try:
             yield place, self._read()
         finally:
@@ -241,11 +244,20 @@ class KeyFile:
                 os.fsync(handle)
             fresh.replace(place)
         except OSError as exc:
-            raise StorageError(f"the keys in `{self._path}` cannot be written: {exc}") from exc
+            raise StorageError(
+                f"the keys in `{self._path}` cannot be written: {_fault(exc)}"
+            ) from exc
         finally:
             with suppress(OSError):
                 fresh.unlink()
         self._seen = None
+
+
+def _fault(error: OSError) -> str:
+    if error.errno not in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+        return str(error)
+    way = "free some space and repeat this, or stop the server: until then the keys are as before"
+    return f"the disk is full, so nothing was changed; {way}"
 
 
 class FileKeys:

@@ -1,9 +1,11 @@
 """Output and questions of a command: data to stdout, everything else to a terminal on stderr."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from orbiter.memory.cli._error_messages import UsageError, in_shell_words, say
@@ -19,6 +21,7 @@ __all__ = [
     "can_ask",
     "console_for",
     "is_agreed",
+    "say_later",
     "styled",
 ]
 
@@ -193,6 +196,11 @@ class Output:
 
 _MAX_LINES = 5
 """Memories that are shown before someone is asked whether they may go."""
+
+
+def say_later(text: str, *, seconds: float = 1.0) -> asyncio.TimerHandle:
+    """Say *text* after some seconds, unless what is returned is cancelled before."""
+    return asyncio.get_running_loop().call_later(seconds, partial(say, text, kind="note"))
 
 
 def can_ask(out: "Output") -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "Role",
     "app",
     "commands_to_revoke",
+    "count_open_keys",
     "keys_command",
     "keys_of",
     "oidc_settings",
@@ -458,3 +459,9 @@ def _json(key: "Key") -> dict[str, object]:
         "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
         "replaced_by": key.replaced_by,
     }
+
+
+async def count_open_keys(keys: "KeyStore | None") -> int:
+    """Return how many keys of a server open something now."""
+    now = datetime.now(UTC)
+    return sum(key.is_open(now) for key in await keys.list()) if keys is not None else 0

@@ -17,6 +17,7 @@ import typer
 from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
+from orbiter.memory.cli._output import say_later
 from orbiter.memory.cli._settings_file import (
     WORKER_LOG,
     LogLevel,
@@ -30,7 +31,13 @@ from orbiter.memory.cli._settings_file import (
     show_ready,
 )
 from orbiter.memory.cli._text import counted
-from orbiter.memory.cli.commands.keys import Keys, Role, keys_of, oidc_settings
+from orbiter.memory.cli.commands.keys import (
+    Keys,
+    Role,
+    count_open_keys,
+    keys_of,
+    oidc_settings,
+)
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
@@ -255,7 +262,9 @@ async def until_stopped(
     with log, ExitStack() as stack:
         if link is not None:
             await link.connect()
+        note = say_later(f"waiting for {memory.url} to open")
         async with serving(application, settings=settings) as url:
+            note.cancel()
             stop = stack.enter_context(_on_signals(is_worker=link is not None))
             stack.enter_context(_prompt())
             report = await _start_report(url, application.state.orbiter)
@@ -421,7 +430,7 @@ def _open(url: str) -> None:
 async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
     """Return what a server is, as `--json` prints it, and what to warn of."""
     memory, settings, keys = server.memory, server.settings, server.keys
-    open_keys = await _open_keys(keys)
+    open_keys = await count_open_keys(keys)
     needs_key = await server.needs_key()
     warnings = []
     if needs_key and not _is_private(settings):
@@ -482,13 +491,6 @@ async def _show_start(
 def _reached(settings: "Settings") -> str:
     names = "".join(f", and as {name}" for name in settings.allowed_hosts)
     return f"every address of this computer{names}"
-
-
-async def _open_keys(keys: "KeyStore | None") -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415
-
-    now = datetime.now(UTC)
-    return sum(key.is_open(now) for key in await keys.list()) if keys is not None else 0
 
 
 def _is_private(settings: "Settings") -> bool:
