@@ -1,10 +1,13 @@
-"""The SDK's server with our manners: errors that help, resources that know who asks, read only."""
+"""The SDK's server with our manners: errors that help, resources that know who asks, read only.
+
+Its tools are those of a profile; that of OpenAI, with two tools, is here.
+"""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.types import (
@@ -16,12 +19,13 @@ from mcp.types import (
     Resource,
     ResourceTemplate,
 )
+from pydantic import BaseModel
 
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
 from orbiter.memory.mcp._caller import HandleOfCall, source_of_call
 from orbiter.memory.mcp._graph_tools import GraphTools
 from orbiter.memory.mcp._memory_tools import MemoryTools
-from orbiter.memory.mcp._openai_tools import OpenAITools
+from orbiter.memory.mcp._rendering import cut, to_memory
 from orbiter.memory.mcp._resources import (
     CHAT_ARGUMENTS,
     GRAPH,
@@ -29,6 +33,7 @@ from orbiter.memory.mcp._resources import (
     RESOURCES,
     TEMPLATES,
     chat_names,
+    item_uri,
     prompts,
     read,
 )
@@ -41,10 +46,113 @@ from orbiter.memory.mcp._sdk import (
     mistake,
     protocol_error,
 )
-from orbiter.memory.mcp._tools import error_text, make_tool, plain, refused
+from orbiter.memory.mcp._tools import (
+    Definition,
+    answer,
+    error_text,
+    make_tool,
+    plain,
+    refused,
+)
 from orbiter.memory.model.audit import acting_as
 
 __all__ = ["Context", "MemoryServer", "build_server"]
+
+
+_HITS = 10
+_TITLE = 80
+_LONGEST = 100_000
+
+
+class Result(BaseModel):
+    """One memory that was found."""
+
+    id: str
+    title: str
+    url: str
+
+
+class Results(BaseModel):
+    """What `search` returns."""
+
+    results: list[Result]
+
+
+class Document(BaseModel):
+    """What `fetch` returns."""
+
+    id: str
+    title: str
+    text: str
+    url: str
+    metadata: dict[str, str]
+
+
+class OpenAITools:
+    """The profile `openai`: `search` and `fetch`, in the shapes that ChatGPT's connectors ask for.
+
+    They read the answer from the text, as JSON, so text and structure are the same here.
+    """
+
+    def __init__(self, handle_of_call: HandleOfCall) -> None:
+        self._handle_of_call = handle_of_call
+
+    def definitions(self) -> list[Definition]:
+        """Return the tools."""
+        return [
+            Definition(
+                self.search,
+                "Search memory",
+                (
+                    "Find memories that answer a query, best first; `fetch` returns the full "
+                    "text of one."
+                ),
+                reads=True,
+                is_strict=False,
+            ),
+            Definition(
+                self.fetch,
+                "Fetch a memory",
+                "Return the full text of one memory, by the id that `search` gave.",
+                reads=True,
+                is_strict=False,
+            ),
+        ]
+
+    async def search(self, ctx: Context, query: str) -> Annotated[CallToolResult, Results]:
+        """Find memories."""
+        hits = await self._handle_of_call(ctx).recall(query, k=_HITS)
+        results = Results(
+            results=[
+                Result(id=each.item.id, title=_title(each.item.content), url=item_uri(each.item.id))
+                for each in hits
+            ]
+        )
+        return answer(results, results.model_dump_json())
+
+    async def fetch(self, ctx: Context, id: str) -> Annotated[CallToolResult, Document]:
+        """Return one memory."""
+        item = await self._handle_of_call(ctx).get(id)
+        if item is None:
+            raise ItemNotFoundError(id)
+        memory = to_memory(item, most=_LONGEST)
+        document = Document(
+            id=item.id,
+            title=_title(item.content),
+            text=memory.text,
+            url=item_uri(item.id),
+            metadata={
+                "type": memory.type,
+                "created_at": memory.created_at.isoformat(timespec="seconds"),
+                "source": memory.source,
+                "tags": ", ".join(memory.tags),
+            },
+        )
+        return answer(document, document.model_dump_json())
+
+
+def _title(text: str) -> str:
+    return cut(" ".join(text.split()), _TITLE) or "(empty)"
 
 
 _PROFILES: dict[str, type[MemoryTools | GraphTools | OpenAITools]] = {
