@@ -44,6 +44,28 @@ async def test_a_named_month_gives_candidates_of_all_its_days(
 
 
 @MODELS
+@pytest.mark.parametrize(
+    "text", ["What happened between 1 and 10 May?", "What happened on May 4th?", "… since 2 May?"]
+)
+async def test_a_time_without_a_year_is_that_of_the_last_one(
+    opened: Opening, model: HashEmbeddings | None, text: str
+) -> None:
+    dice = random.Random(5)
+    chatter = [
+        turn(f"late-{n}", _noise(dice), session=f"late-{n}", at=MAY + timedelta(days=60, hours=n))
+        for n in range(300)
+    ]
+    answer = turn("then", "I ran forty two kilometres", session="a", at=MAY + timedelta(days=3))
+
+    async with opened(model) as store:
+        await store.add_many([*chatter, answer])
+        await store.catch_up()
+        _, pool = await gather(store, text, ANN, now=MAY + timedelta(days=100))
+
+    assert "then" in {item.id for item in pool.items}
+
+
+@MODELS
 async def test_a_named_month_gives_what_fits_the_question(
     opened: Opening, model: HashEmbeddings | None
 ) -> None:

@@ -7,22 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory.recall import _dates
-from orbiter.memory.recall._dates import (
-    Offset,
-    Span,
-    closeness,
-    has_time,
-    named_day,
-    offsets,
-    spans,
-)
+from orbiter.memory.recall import _date_phrases
+from orbiter.memory.recall._date_phrases import has_time, named_day, offsets, spans
+from orbiter.memory.recall._dates import FIRST, Offset, Span, closeness
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
 
 def _days_ago(days: float) -> datetime:
     return NOW - timedelta(days=days)
+
+
+def _from_to(first: tuple[int, int, int], end: tuple[int, int, int]) -> Span:
+    return Span(start=datetime(*first, tzinfo=UTC), end=datetime(*end, tzinfo=UTC))
+
+
+def _since(year: int, month: int, day: int) -> Span:
+    return Span(start=datetime(year, month, day, tzinfo=UTC), end=NOW)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,123 @@ def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> No
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("between 1 and 10 May", (Span(None, 5, 1, last=10),)),
+        ("from the 3rd to the 7th of May 2023", (Span(2023, 5, 3, last=7),)),
+        ("May 3-7, 2023", (Span(2023, 5, 3, last=7),)),
+        ("from May 3 through 7", (Span(None, 5, 3, last=7),)),
+        ("on 3 and 7 May", (Span(None, 5, 7),)),
+        ("from March to May", (Span(None, 3), Span(None, 4), Span(None, 5))),
+        ("between March and May 2023", (_from_to((2023, 3, 1), (2023, 6, 1)),)),
+        ("from November to January 2024", (_from_to((2023, 11, 1), (2024, 2, 1)),)),
+        ("from November 2023 to January", (_from_to((2023, 11, 1), (2024, 2, 1)),)),
+        ("from 28 April to 3 May", (Span(None, 4, 28, last=30), Span(None, 5, 1, last=3))),
+        ("from 28 May to 28 May", (Span(None, 5, 28),)),
+        ("between 2023-04-28 and 2023-05-03", (_from_to((2023, 4, 28), (2023, 5, 4)),)),
+        ("2023-05-03 - 2023-04-28", (Span(2023, 5, 3), Span(2023, 4, 28))),
+        ("between Monday and Wednesday", (_from_to((2024, 6, 10), (2024, 6, 13)),)),
+        ("in May and June", (Span(None, 5), Span(None, 6))),
+        ("since May", (_since(2024, 5, 1),)),
+        ("since July", (_since(2023, 7, 1),)),
+        ("since the beginning of May 2023", (_since(2023, 5, 1),)),
+        ("since last Monday", (_since(2024, 6, 10),)),
+        ("since 3 May", (_since(2024, 5, 3),)),
+        ("since 29 February", (_since(2024, 2, 29),)),
+        ("since last summer", (_since(2023, 6, 1),)),
+        ("since the summer", (_since(2024, 6, 1),)),
+        ("last weekend before March 2024", (Span(2024, 3), Span(start=_days_ago(14), end=NOW))),
+        ("last Friday, on 23 January 2022", (Span(2022, 1, 21), Span(2022, 1, 23))),
+        ("after 5 May 2024", (_since(2024, 5, 6),)),
+        ("after May 2024", (_since(2024, 6, 1),)),
+        ("before March 2024", (Span(start=FIRST, end=datetime(2024, 3, 1, tzinfo=UTC)),)),
+        ("until March 2024", (Span(start=FIRST, end=datetime(2024, 4, 1, tzinfo=UTC)),)),
+        ("before March", (Span(None, 3),)),
+        ("after December 2024", (Span(2024, 12),)),
+    ],
+)
+def test_a_time_may_reach_from_one_to_another(text: str, expected: tuple[Span, ...]) -> None:
+    assert spans(f"What did I do {text}?", now=NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on Oct 3", Span(None, 10, 3)),
+        ("on 3 Oct 2023", Span(2023, 10, 3)),
+        ("in Sept", Span(None, 9)),
+        ("on Feb. 14th", Span(None, 2, 14)),
+        ("on 13/10/2023", Span(2023, 10, 13)),
+        ("on 10/13/2023", Span(2023, 10, 13)),
+        ("in 2023-10", Span(2023, 10)),
+        ("in 10/2023", Span(2023, 10)),
+        ("on the 5th", Span(2024, 6, 5)),
+        ("on the 20th", Span(2024, 5, 20)),
+        ("at Christmas", Span(None, 12, 24, last=26)),
+        ("last Christmas", Span(2023, 12, 24, last=26)),
+        ("on New Year's Eve 2022", Span(2022, 12, 31)),
+        ("on Halloween", Span(None, 10, 31)),
+        ("in the summer of 2023", _from_to((2023, 6, 1), (2023, 9, 1))),
+        ("last winter", _from_to((2023, 12, 1), (2024, 3, 1))),
+        ("last summer", _from_to((2023, 6, 1), (2023, 9, 1))),
+        ("this summer", _from_to((2024, 6, 1), (2024, 9, 1))),
+        ("in Q2 2023", _from_to((2023, 4, 1), (2023, 7, 1))),
+        ("in the first quarter of 2024", _from_to((2024, 1, 1), (2024, 4, 1))),
+        ("in Q4", _from_to((2023, 10, 1), (2024, 1, 1))),
+        ("today", _from_to((2024, 6, 15), (2024, 6, 16))),
+        ("this morning", _from_to((2024, 6, 15), (2024, 6, 16))),
+        ("on Tuesday last week", Span(2024, 6, 4)),
+        ("on Tuesday of last week", Span(2024, 6, 4)),
+        ("half a year ago", Span(start=_days_ago(7.5 * 30.44 - 30.44), end=_days_ago(5.5 * 30.44))),
+        ("the day before yesterday", Span(start=_days_ago(3), end=_days_ago(1))),
+    ],
+)
+def test_a_time_is_named_as_people_name_it(text: str, expected: Span) -> None:
+    assert spans(f"What did I do {text}?", now=NOW) == (expected,)
+
+
+def test_what_may_be_a_day_or_a_month_is_both() -> None:
+    asked = spans("What happened on 10/03/2023?", now=NOW)
+
+    assert asked == (Span(2023, 3, 10), Span(2023, 10, 3))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do I have to do today?",
+        "What do I want for Christmas?",
+        "What is on the 5th floor?",
+        "When is Jan's birthday?",
+        "What does Jan do?",
+        "Is it a fall or a spring?",
+        "Where is the Q3 report?",
+        "Who sat on the 5th row?",
+        "the ratio 3/2/10",
+        "version 2023-1",
+    ],
+)
+def test_what_is_to_come_or_no_time_is_none(text: str) -> None:
+    assert spans(text, now=NOW) == ()
+
+
+def test_a_time_of_any_year_is_looked_for_in_the_last_one() -> None:
+    assert Span(None, 5, 3).latest(NOW) == Span(2024, 5, 3)
+    assert Span(None, 6, 16).latest(NOW) == Span(2023, 6, 16)
+    assert Span(None, 6).latest(NOW) == Span(2024, 6)
+    assert Span(None, 2, 29).latest(NOW.replace(year=2023)) == Span(2020, 2, 29)
+    assert Span(2020, 5).latest(NOW) == Span(2020, 5)
+
+
+def test_an_open_time_is_written_as_one() -> None:
+    (before,) = spans("before March 2024", now=NOW)
+
+    assert str(before) == "before 1 March 2024"
+    assert closeness(datetime(2020, 1, 1, tzinfo=UTC), [before]) == 1.0
+    assert closeness(datetime(2024, 3, 2, tzinfo=UTC), [before]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("last year", Span(2023)),
         ("Previous Year", Span(2023)),
         ("last month", Span(2024, 5)),
@@ -156,7 +274,7 @@ def test_a_year_is_less_close_than_a_day_or_a_month() -> None:
 def test_several_times_are_all_read_once() -> None:
     text = "Between 1 May 2023 and 3 June 2023, or on 1 May 2023"
 
-    assert spans(text, now=NOW) == (Span(2023, 5, 1), Span(2023, 6, 3))
+    assert spans(text, now=NOW) == (_from_to((2023, 5, 1), (2023, 6, 4)), Span(2023, 5, 1))
 
 
 @pytest.mark.parametrize(
@@ -242,6 +360,21 @@ PIECES = st.sampled_from(
         "29 february",
         "1 january 0001",
         "this weekend",
+        "from",
+        "to",
+        "between",
+        "and",
+        "since",
+        "before",
+        "after",
+        "in winter 9999",
+        "in q4 0001",
+        "on the 31st",
+        "christmas",
+        "did i",
+        "today",
+        "31/12/9999",
+        "in 0001-01",
         ",",
     ]
 )
@@ -377,12 +510,12 @@ def test_a_text_may_tell_one_day(text: str, day: tuple[int, int, int] | None) ->
 
 
 _NEEDS = [
-    (_dates._NAMED, _dates._MONTHS),
-    (_dates._OFFSET, _dates._SIDES),
-    (_dates._PAST, _dates._ENDS),
-    (_dates._AGO, ("ago",)),
-    (_dates._WEEKDAY, ("day",)),
-    *((form, tuple("0123456789")) for form in (*_dates._NUMERIC, _dates._YEAR)),
+    (_date_phrases._NAMED, _date_phrases._SHORT_MONTHS),
+    (_date_phrases._OFFSET, _date_phrases._SIDES),
+    (_date_phrases._PAST, _date_phrases._ENDS),
+    (_date_phrases._AGO, ("ago",)),
+    (_date_phrases._WEEKDAY, ("day",)),
+    *((form, tuple("0123456789")) for form in (*_date_phrases._NUMERIC, _date_phrases._YEAR)),
 ]
 
 
@@ -392,4 +525,4 @@ def test_what_a_pattern_finds_has_a_word_that_it_is_used_for(at: int, data: st.D
     form, words = _NEEDS[at]
     text = data.draw(st.from_regex(form.pattern, alphabet=st.characters(codec="ascii")))
 
-    assert _dates._has_any(text, words)
+    assert _date_phrases._has_any(text, words)

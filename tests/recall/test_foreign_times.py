@@ -4,12 +4,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbiter.memory.recall._dates import Span, has_time, spans
+from orbiter.memory.recall._date_phrases import has_time, spans
+from orbiter.memory.recall._dates import Span
 from orbiter.memory.recall._foreign_times import in_english
 from orbiter.memory.recall._query_analysis import read
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 LAST_WEEK = Span(start=NOW - timedelta(days=14), end=NOW)
+SINCE_MAY = Span(start=datetime(2024, 5, 1, tzinfo=UTC), end=NOW)
+MARCH_TO_MAY = Span(start=datetime(2023, 3, 1, tzinfo=UTC), end=datetime(2023, 6, 1, tzinfo=UTC))
+WINTER = Span(start=datetime(2023, 12, 1, tzinfo=UTC), end=datetime(2024, 3, 1, tzinfo=UTC))
 TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=10.5))
 
 
@@ -50,6 +54,25 @@ TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=
         ("上周我们做了什么？", LAST_WEEK),
         ("我两周前买了什么？", TWO_WEEKS_AGO),
         ("我去年十二月去了哪里？", Span(None, 12)),
+        ("Was habe ich zwischen dem 1. und 10. Mai gemacht?", Span(None, 5, 1, last=10)),
+        ("Was haben wir vom 3. bis 7. Mai 2023 gemacht?", Span(2023, 5, 3, last=7)),
+        ("Was haben wir von März bis Mai 2023 gemacht?", MARCH_TO_MAY),
+        ("Was habe ich seit Mai gekauft?", SINCE_MAY),
+        ("Was haben wir im letzten Winter gemacht?", WINTER),
+        ("Qu'avons-nous fait entre le 1 et le 10 mai ?", Span(None, 5, 1, last=10)),
+        ("Qu'avons-nous fait du 3 au 7 mai 2023 ?", Span(2023, 5, 3, last=7)),
+        ("Qu'est-ce que j'ai acheté depuis mai ?", SINCE_MAY),
+        ("¿Qué hicimos entre el 1 y el 10 de mayo?", Span(None, 5, 1, last=10)),
+        ("¿Qué hicimos de marzo a mayo de 2023?", MARCH_TO_MAY),
+        ("¿Qué he comprado desde mayo?", SINCE_MAY),
+        ("¿Qué hicimos el invierno pasado?", WINTER),
+        ("Che cosa abbiamo fatto dal 3 al 7 maggio 2023?", Span(2023, 5, 3, last=7)),
+        ("O que eu fiz entre 1 e 10 de maio?", Span(None, 5, 1, last=10)),
+        ("O que eu comprei desde maio?", SINCE_MAY),
+        ("Wat heb ik tussen 1 en 10 mei gedaan?", Span(None, 5, 1, last=10)),
+        ("Wat heb ik sinds mei gekocht?", SINCE_MAY),
+        ("Что я делал с 3 по 7 мая 2023 года?", Span(2023, 5, 3, last=7)),
+        ("Что мы делали прошлой зимой?", WINTER),
     ],
 )
 def test_a_time_is_read(text: str, expected: Span) -> None:

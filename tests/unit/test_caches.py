@@ -45,8 +45,10 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
     ours = {
         "_everyday",
         "_kin",
+        "_links",
         "_table",
         "stems",
+        "_asks_time",
         "_time_terms",
         "_time_words",
         "_topic_of",

@@ -17,8 +17,8 @@ from orbiter.memory import AgentMemory, HumanMemory, MemoryItem
 from orbiter.memory.agent import scope
 from orbiter.memory.context import ContextManager, _section_sources, prompt_fence
 from orbiter.memory.conversation import estimate_tokens, tokens
-from orbiter.memory.recall import _dates, near_duplicates
-from orbiter.memory.recall._dates import has_time
+from orbiter.memory.recall import _date_phrases, near_duplicates
+from orbiter.memory.recall._date_phrases import has_time
 from orbiter.memory.summarizers import extractive
 from orbiter.memory.tasks import offload
 from orbiter.memory.text import words
@@ -136,7 +136,7 @@ class Recording:
         (tokens, "_BLOB", estimate_tokens),
         (near_duplicates, "_SAID", near_duplicates.text_tokens._function),
         (near_duplicates, "_DIGITS", near_duplicates.without_numbers),
-        (_dates, "_TIME", has_time),
+        (_date_phrases, "_TIME", has_time),
         (extractive, "_WORD", lambda text: list(extractive._sentences(text))),
     ],
 )

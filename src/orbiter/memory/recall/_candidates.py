@@ -34,7 +34,8 @@ from orbiter.memory.recall._candidate_pool import (
     names_in,
     speaker_of,
 )
-from orbiter.memory.recall._dates import Span, closeness, named_day
+from orbiter.memory.recall._date_phrases import named_day
+from orbiter.memory.recall._dates import FIRST, Span, closeness
 from orbiter.memory.recall._dedupe_query import (
     MAX_READ,
     fetch_distinct,
@@ -110,6 +111,7 @@ class FirstLook(NamedTuple):
     newest: list[MemoryItem]
     names: frozenset[str]
     """Names before a colon in the texts of those who speak."""
+    now: datetime
 
 
 class QuestionVector(NamedTuple):
@@ -152,7 +154,7 @@ async def look(
     if question.offsets:
         times = (*question.times, *_event_times(question, matches.items))
         question = question._replace(times=tuple(dict.fromkeys(times)))
-    return FirstLook(question, matches, latest, names)
+    return FirstLook(question, matches, latest, names, now)
 
 
 def _event_times(question: Question, items: Sequence[MemoryItem]) -> list[Span]:
@@ -177,10 +179,10 @@ async def fill_pool(
     store: MemoryStore, seen: FirstLook, query: Query, vector: QuestionVector | None
 ) -> Pool:
     """Return the items that may answer a question, with what was said around them."""
-    question, matches, newest, names = seen
+    question, matches, newest, names, now = seen
     nearby = None if vector is None else _Nearest(store, vector.whole)
     near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(query))
-    dated = await _dated(store, question, query, nearby)
+    dated = await _dated(store, question, query, nearby, now=now)
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     clusters = await apart(are_many(known.values()), find_clusters, known.values())
     if clusters and nearby is not None:  # which may have left no room for anything else
@@ -373,17 +375,15 @@ def _is_sound(vector: Sequence[float], dimension: int) -> bool:
 
 
 async def _dated(
-    store: MemoryStore, question: Question, query: Query, nearby: _Nearest | None
+    store: MemoryStore, question: Question, query: Query, nearby: _Nearest | None, *, now: datetime
 ) -> list[MemoryItem]:
     """Return items of the times that the question names: what fits it, and some of each day."""
     found: list[MemoryItem] = []
-    for span in question.times[:_MAX_TIMES]:
-        bounds = span.bounds()
-        if bounds is None:
-            continue
-        since = bounds[0] if query.since is None else max(bounds[0], query.since)
-        until = bounds[1] if query.until is None else min(bounds[1], query.until)
-        if since < until:
+    every = (span.latest(now).bounds() for span in question.times[:_MAX_TIMES])
+    for begin, end in filter(None, every):
+        since = begin if query.since is None else max(begin, query.since)
+        until = end if query.until is None else min(end, query.until)
+        if FIRST < since < until:  # what was before a time may be anything
             some = replace(query, limit=_DATED, since=since, until=until)
             found += await _of_span(store, question, some, nearby)
     return found

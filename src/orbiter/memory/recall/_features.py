@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
-from orbiter.memory.recall._dates import has_time
+from orbiter.memory.recall._date_phrases import has_time
 from orbiter.memory.recall._query_analysis import Question, asks, is_question
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache

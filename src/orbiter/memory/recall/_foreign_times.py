@@ -21,7 +21,10 @@ _MONTHS = (
 )  # fmt: skip
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = ("day", "week", "month", "year", "weekend")
-_TIMES = frozenset((*_MONTHS, *_DAYS, *_UNITS, "yesterday", "today", "tomorrow", "season"))
+_SEASONS = ("spring", "summer", "autumn", "winter")
+_TIMES = frozenset(
+    (*_MONTHS, *_DAYS, *_UNITS, *_SEASONS, "yesterday", "today", "tomorrow", "season")
+)
 """Words that say when something was."""
 
 # Each month, weekday, unit and number has a column; forms of one word have a | between them.
@@ -40,8 +43,8 @@ _TABLES = {
         "this": "diese|diesen|dieser|dieses|diesem",
         "on": "am",
         "before": "vor",
-        "others": "gestern=yesterday heute=today morgen=tomorrow fruhling=season sommer=season "
-        "herbst=season winter=season",
+        "others": "gestern=yesterday heute=today morgen=tomorrow fruhling=spring sommer=summer "
+        "herbst=autumn winter=winter",
         "when": "wann|um wie viel uhr|um wieviel uhr|wie lange|an welchem tag|welchem jahr|"
         "welchem monat|an welchem datum",
     },
@@ -55,8 +58,8 @@ _TABLES = {
         "last": "",
         "this": "cette|ce|cet",
         "before": "ilya",
-        "others": "hier=yesterday aujourd=today demain=tomorrow printemps=season ete=season "
-        "automne=season hiver=season",
+        "others": "hier=yesterday aujourd=today demain=tomorrow printemps=spring ete=summer "
+        "automne=autumn hiver=winter",
         "when": "quand|a quelle heure|quel jour|quelle annee|quel mois|combien de temps|"
         "quelle date",
     },
@@ -70,8 +73,8 @@ _TABLES = {
         "last": "ultimo|ultima|ultimos|ultimas",
         "this": "este|esta",
         "before": "hace",
-        "others": "ayer=yesterday hoy=today manana=tomorrow primavera=season verano=season "
-        "otono=season invierno=season",
+        "others": "ayer=yesterday hoy=today manana=tomorrow primavera=spring verano=summer "
+        "otono=autumn invierno=winter",
         "when": "cuando|a que hora|que dia|que ano|que mes|cuanto tiempo|que fecha",
     },
     "it": {
@@ -84,8 +87,8 @@ _TABLES = {
         "after_last": "scorso|scorsa|passato|passata",
         "last": "ultimo|ultima|ultimi|ultime",
         "this": "questo|questa",
-        "others": "fa=ago ieri=yesterday oggi=today domani=tomorrow primavera=season estate=season "
-        "autunno=season inverno=season",
+        "others": "fa=ago ieri=yesterday oggi=today domani=tomorrow primavera=spring estate=summer "
+        "autunno=autumn inverno=winter",
         "when": "quando|a che ora|che giorno|che anno|in quale anno|quanto tempo|che data",
     },
     "pt": {
@@ -98,8 +101,8 @@ _TABLES = {
         "last": "ultimo|ultima|ultimos|ultimas",
         "this": "este|esta|neste|nesta",
         "before": "ha|faz",
-        "others": "atras=ago ontem=yesterday hoje=today amanha=tomorrow primavera=season "
-        "verao=season outono=season inverno=season",
+        "others": "atras=ago ontem=yesterday hoje=today amanha=tomorrow primavera=spring "
+        "verao=summer outono=autumn inverno=winter",
         "when": "quando|a que horas|que horas|que dia|que ano|que mes|quanto tempo|que data",
     },
     "nl": {
@@ -112,8 +115,8 @@ _TABLES = {
         "last": "vorige|afgelopen|laatste",
         "this": "deze|dit",
         "on": "op",
-        "others": "geleden=ago gisteren=yesterday vandaag=today morgen=tomorrow lente=season "
-        "zomer=season herfst=season winter=season",
+        "others": "geleden=ago gisteren=yesterday vandaag=today morgen=tomorrow lente=spring "
+        "zomer=summer herfst=autumn winter=winter",
         "when": "wanneer|hoe laat|welke dag|welk jaar|welke maand|hoe lang|welke datum",
     },
     "ru": {
@@ -130,13 +133,23 @@ _TABLES = {
         "двенадцать",
         "last": "прошлыи|прошлая|прошлои|прошлую|прошлом|прошлое|последние|последнии",
         "this": "этот|эта|этои|эту|этом",
-        "others": "назад=ago вчера=yesterday сегодня=today завтра=tomorrow весна=season "
-        "весной=season лето=season летом=season осень=season осенью=season зима=season "
-        "зимои=season",
+        "others": "назад=ago вчера=yesterday сегодня=today завтра=tomorrow весна=spring "
+        "весной=spring лето=summer летом=summer осень=autumn осенью=autumn зима=winter "
+        "зимои=winter",
         "when": "когда|во сколько|в котором часу|какого числа|в каком году|в каком месяце|"
         "в какои день|как давно|как долго|сколько времени",
     },
 }  # fmt: skip
+_LINKS = {
+    "de": "zwischen=between und=and von=from vom=from bis=to seit=since dem=the den=the der=the",
+    "fr": "entre=between et=and de=from du=from au=to a=to jusqu=to depuis=since le=the",
+    "es": "entre=between y=and de=from del=from al=to a=to hasta=to desde=since",
+    "it": "tra=between fra=between e=and dal=since da=since al=to a=to il=the",
+    "pt": "entre=between e=and de=from a=to ate=to desde=since",
+    "nl": "tussen=between en=and van=from tot=to sinds=since de=the",
+    "ru": "между=between и=and с=since по=to до=to",
+}
+"""Words that make one time of two, or all the time since one; they tell no time by themselves."""
 _DIGITS = {digit: number for number, digit in enumerate("一二三四五六七八九十", 1)} | {
     "两": 2,
     "兩": 2,
@@ -180,6 +193,11 @@ def _table(language: str) -> dict[str, str]:
     for name, mark in marks.items():
         english.update(dict.fromkeys(filter(None, table.get(name, "").split("|")), mark))
     return english
+
+
+@cache
+def _links(language: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in _LINKS[language].split())
 
 
 @cache
@@ -249,13 +267,17 @@ def in_english(text: str) -> str | None:
     english = _table(language)
     folded = " ".join(tokens(text[:SLICE].replace("il y a", "ilya").replace("Il y a", "ilya")))
     numeric = " ".join(piece for piece in _PIECE.findall(text[:SLICE]) if not piece.isalnum())
+    english = _links(language) | english
     parts = [part if part.isdigit() else english.get(part, ".") for part in folded.split()]
     parts = [part for part in parts if part != "."] if language in ("es", "pt") else parts
     put = " ".join(parts)
-    units = "|".join((*_UNITS, *_DAYS, *_MONTHS, "season"))
+    units = "|".join((*_UNITS, *_DAYS, *_MONTHS, *_SEASONS, "season"))
     put = re.sub(rf"<ago (\d+) ({units})\b", r"\1 \2 ago", put)
     put = re.sub(rf"\b({units}) >last", r"last \1", put)
-    put = re.sub(rf"(?<!\d )(?<!last )\b({'|'.join(_MONTHS)})\b", r"in \1", put)
+    put = re.sub(r"(\d) from (?=[a-z])", r"\1 ", put)  # "3 de mayo"
+    months = "|".join((*_MONTHS, *_SEASONS))
+    put = re.sub(rf"(?<!\d )(?<!last )(?<!this )\b({months})\b", r"in \1", put)
+    put = re.sub(rf"\b({months}) from (?=\d)", r"\1 ", put)  # "mayo de 2023"
     put = re.sub(rf"(?<!{' )(?<!'.join(_MONTHS)} )\b((?:19|20)\d\d)\b", r"in \1", put)
     return f"{put} {numeric}"
 

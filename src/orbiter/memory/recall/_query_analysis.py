@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.recall._dates import Offset, Span, offsets, spans
+from orbiter.memory.recall._date_phrases import offsets, spans
+from orbiter.memory.recall._dates import Offset, Span
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 

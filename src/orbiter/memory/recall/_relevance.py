@@ -63,6 +63,12 @@ _TIMES = """
     january february march april may june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday did happened summary summarize
 """
+_ASKS_TIME = """
+    jan feb mar apr jun jul aug sep sept oct nov dec spring summer autumn fall winter quarter q1 q2
+    q3 q4 christmas halloween weekend morning afternoon evening between since until till early mid
+    late beginning middle end half done discuss speak spoke said told write wrote chat
+"""
+"""Words of a question about a time that name nothing else; in a text some are names."""
 _OWN = lazy_pattern(r"\b(?:I|my|me|mine|we|our|ours|us|user)\b", re.IGNORECASE)
 _OWNER = lazy_pattern(r"(?<!\w)([^\W\da-z_][\w-]+)['’]s\b")
 _KIN = {
@@ -247,7 +253,7 @@ def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> floa
     contradicts = _contradicts(question, item, held)
     missing = question.names - held - _time_terms()
     if question.times:  # which `date` is about
-        missing = frozenset(name for name in missing if not _is_number(name))
+        missing = frozenset(name for name in missing - _asks_time() if not _is_number(name))
     if missing and item.metadata.user_id is not None:
         missing -= frozenset(words.terms(item.metadata.user_id))
     if not missing or contradicts == 1 or _OWN.search(item.content) is not None:
@@ -309,12 +315,19 @@ def _asks_only_time(question: Question) -> bool:
 
 
 def _says_little_but_time(term: str) -> bool:
-    return term.isdigit() or term in _time_terms() or term in _everyday()
+    return any(term in known for known in (_time_terms(), _asks_time(), _everyday())) or (
+        term.rstrip("stndrh").isdigit()
+    )
 
 
 @cache
 def _time_terms() -> frozenset[str]:
     return frozenset(words.terms(_TIMES))
+
+
+@cache
+def _asks_time() -> frozenset[str]:
+    return frozenset(words.terms(_ASKS_TIME))
 
 
 def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None) -> float:
