@@ -59,7 +59,7 @@ class Explanation(tuple[Reason, ...]):
         would look true.
         """
         strongest = max((reason.points for reason in self), default=0.0)
-        least = max(_SHOWN, _WEAK * strongest)
+        least = max(_MIN_POINTS, _WEAK * strongest)
         texts = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
         texts += [reason.text for reason in self if reason.part == REPLACED]
         others = (
@@ -93,7 +93,7 @@ REPLACED, REPLACES = "replaced", "replaces"
 _LONGEST = 100
 _MAX_TOLD = 3
 _QUOTED = 60
-_SHOWN = 0.005
+_MIN_POINTS = 0.005
 _WEAK = 0.1
 """Share of the strongest reason's points below which another is not worth the room."""
 _BY_NAME = {signal.name: signal for signal in SIGNALS}
@@ -108,10 +108,10 @@ _SAID_ONCE = ("words", "meaning")
 """Kinds of which the first part that speaks for an item is enough for a sentence."""
 
 
-def _kinds(found: Iterable[Reason]) -> list[str]:
+def _kinds(listed: Iterable[Reason]) -> list[str]:
     """Return a text for each kind of reason, the strongest kind first."""
     kinds: dict[str, list[Reason]] = {}
-    for reason in sorted(found, key=lambda reason: -reason.points):
+    for reason in sorted(listed, key=lambda reason: -reason.points):
         if reason.part != "length":  # tells nothing by itself
             is_once = reason.kind in _SAID_ONCE
             kinds.setdefault(reason.kind if is_once else reason.part, []).append(reason)
@@ -131,12 +131,12 @@ def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) ->
             together = sum(points.pop(part, 0.0) for part in parts)
             points = {whole: together, **points}
     evidence = Evidence(question, pool, table, one.item, one.place)
-    found = [
+    explained = [
         Reason(part, value, _BY_NAME[part].words(evidence)[value < 0])
         for part, value in points.items()
         if value
     ]
-    return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
+    return Explanation(sorted(explained, key=lambda reason: -abs(reason.points)))
 
 
 def quoted(item: MemoryItem) -> str:

@@ -22,8 +22,8 @@ ExcludedReason = Literal["rank", "no evidence", "repeat", "relevance"]
 relevant enough."""
 
 _LONGEST = 100
-_SHOWN = 0.005
-_TOLD: dict[ExcludedReason, str] = {
+_MIN_POINTS = 0.005
+_REASON_TEXTS: dict[ExcludedReason, str] = {
     "rank": "others rank higher",
     "no evidence": "not relevant enough",
     "repeat": "a hit says the same",
@@ -95,9 +95,9 @@ class Hit:
             outdated = copy_item(self.item)
             outdated.content = f"{outdated.content} (replaced since)"
             return outdated
-        shown = copy_item(self.item)
-        shown.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
-        return shown
+        dated = copy_item(self.item)
+        dated.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
+        return dated
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", Explanation(self.why))  # a plain tuple will do
@@ -122,7 +122,9 @@ class Hit:
     def __str__(self) -> str:
         """Return the item and its reasons, one to a line."""
         lines = [_head(self.item, self.relevance, self.passage), f"    {self.score:.2f} points"]
-        lines += [f"    {printable(str(one))}" for one in self.why if abs(one.points) >= _SHOWN]
+        lines += [
+            f"    {printable(str(one))}" for one in self.why if abs(one.points) >= _MIN_POINTS
+        ]
         return "\n".join(lines + _repeated(self))
 
 
@@ -144,7 +146,8 @@ class Excluded:
         why = str(self.why)
         if self.reason == "no evidence":
             why = next((one.text for one in self.why if one.points < 0), "")
-        return f"{_TOLD[self.reason]}: {printable(why)}" if why else _TOLD[self.reason]
+        text = _REASON_TEXTS[self.reason]
+        return f"{text}: {printable(why)}" if why else text
 
     def __str__(self) -> str:
         """Return the item and why it was left out."""
@@ -304,5 +307,5 @@ def _times(hit: Hit) -> list[str]:
 def _head(item: MemoryItem, relevance: float, passage: str = "") -> str:
     day = f"{item.created_at.day} {item.created_at:%b %Y}"
     text = printable(" ".join((passage or item.content).split()))
-    shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return f"{relevance:.2f}  [{printable(who_said(item))}, {day}] {shown}"
+    short_text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return f"{relevance:.2f}  [{printable(who_said(item))}, {day}] {short_text}"

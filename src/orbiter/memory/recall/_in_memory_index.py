@@ -87,8 +87,8 @@ class InMemoryIndex:
             except BaseException:  # cancellation included: who knows what was written
                 await self._close()
                 raise
-            found = await recall(index, query, scope=scope, **options)
-        return _as_stored(found, there)
+            result = await recall(index, query, scope=scope, **options)
+        return _as_stored(result, there)
 
     async def close(self) -> None:
         """Drop the index; the store stays open. May be repeated; the next answer rebuilds it."""
@@ -115,16 +115,16 @@ class InMemoryIndex:
 
     async def _read(self, scope: MemoryMetadata | None) -> dict[str, MemoryItem]:
         """Return the newest items of a scope, by id, newest first."""
-        found: dict[str, MemoryItem] = {}
-        while len(found) < self._max_items:
-            last = next(reversed(found.values()), None)
-            limit = min(_PAGE, self._max_items - len(found))
+        items: dict[str, MemoryItem] = {}
+        while len(items) < self._max_items:
+            last = next(reversed(items.values()), None)
+            limit = min(_PAGE, self._max_items - len(items))
             page = await self._page(scope, limit, last)
-            known = len(found)
-            found |= {item.id: item for item in page}
-            if len(page) < limit or len(found) == known:
+            known = len(items)
+            items |= {item.id: item for item in page}
+            if len(page) < limit or len(items) == known:
                 break
-        return found
+        return items
 
     async def _page(
         self, scope: MemoryMetadata | None, limit: int, before: MemoryItem | None
@@ -191,7 +191,7 @@ def _owner(metadata: MemoryMetadata | None) -> _Owner:
 
 
 def _covers(scope: _Owner, owner: _Owner) -> bool:
-    return all(asked is None or asked == has for asked, has in zip(scope, owner, strict=True))
+    return all(wanted is None or wanted == has for wanted, has in zip(scope, owner, strict=True))
 
 
 def _as_stored(result: RecallResult, there: dict[str, MemoryItem]) -> RecallResult:

@@ -144,14 +144,14 @@ def text_tokens(content: str) -> tuple[str, ...]:
 
     Letters of either case are the same, but for a word like `hunteR`, where case means something.
     """
-    found = []
+    tokens = []
     for word in find_words(_SAID, content, reach=2):
         plain = word.casefold()
         is_ordinary = word in (plain, word.upper(), word.capitalize())
         token = plain if is_ordinary else word
         if token not in _PLAIN and token not in _FILLERS:
-            found.append(token)
-    return tuple(found)
+            tokens.append(token)
+    return tuple(tokens)
 
 
 def said_again(item: MemoryItem, others: Iterable[MemoryItem]) -> list[MemoryItem]:
@@ -167,7 +167,7 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     """Return the floods among *items*, numbered; most often there are none."""
     left = list(items)
     sketches = _sketches.of_all([item.content for item in left])
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     series: dict[str, int] = {}
     known: list[tuple[_Who, _Wording]] = []
     for place in range(_SKETCHES):
@@ -184,13 +184,13 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
             heads = (next((i for i in alike if i.id not in taken), None) for alike in many)
             clusters += _varied(rest, [head for head in heads if head is not None])
         for cluster in clusters:
-            found |= dict.fromkeys((item.id for item in cluster), _numbered(cluster[0], known))
+            numbers |= dict.fromkeys((item.id for item in cluster), _numbered(cluster[0], known))
         if not many:
             break
-        if found or series:
-            left = [item for item in left if item.id not in found and item.id not in series]
+        if numbers or series:
+            left = [item for item in left if item.id not in numbers and item.id not in series]
             sketches = _sketches.of_all([item.content for item in left])
-    return Clusters(found, series) if found or series else _NO_CLUSTERS
+    return Clusters(numbers, series) if numbers or series else _NO_CLUSTERS
 
 
 def _that_share(items: Sequence[MemoryItem], sketches: Sequence[int]) -> list[list[MemoryItem]]:
