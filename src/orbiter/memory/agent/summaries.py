@@ -90,7 +90,7 @@ class Summaries:
     ) -> None:
         self._core = core
         self._config = config
-        self._given = summarizer
+        self._chosen = summarizer
         self._tallies: OrderedDict[str, _Tally] = OrderedDict()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._waiting: dict[str, tuple[MemoryMetadata, Context]] = {}
@@ -276,11 +276,11 @@ class Summaries:
         return tally
 
     def _summarizer(self) -> Summarizer:
-        if self._given is None:
+        if self._chosen is None:
             from orbiter.memory.summarizers.extractive import ExtractiveSummarizer  # noqa: PLC0415
 
-            self._given = ExtractiveSummarizer()
-        return self._given
+            self._chosen = ExtractiveSummarizer()
+        return self._chosen
 
     async def flush(self) -> None:
         """Wait until no summary is under way, or waits for a quiet moment."""

@@ -83,10 +83,8 @@ def config(
         run.out.data({**data, "server": named})
         return
     for name, value, source in rows:
-        shown_value = "–" if value is None else one_line(value)
-        run.out.show(
-            styled((f"{name:<9}", "bold"), (shown_value, "cyan"), (f"  ({source})", "dim"))
-        )
+        value_text = "–" if value is None else one_line(value)
+        run.out.show(styled((f"{name:<9}", "bold"), (value_text, "cyan"), (f"  ({source})", "dim")))
     run.out.show(styled(("\nserve", "bold")))
     width = max(len(name) for name, _, _ in server)
     for name, value, source in server:

@@ -67,7 +67,7 @@ class AuthMiddleware:
     def __init__(self, app: ASGIApp, *, settings: Settings, limits: Limits) -> None:
         self._app = app
         self._settings = settings
-        self._asked = RateLimiter(
+        self._request_limiter = RateLimiter(
             rate=settings.rate, burst=settings.burst, limits=limits, name="asked"
         )
         self._failed = RateLimiter(rate=1, burst=30, limits=limits, name="failed")
@@ -100,7 +100,7 @@ class AuthMiddleware:
             return
         try:
             _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
-            self._asked.take(principal.key_id or "local")
+            self._request_limiter.take(principal.key_id or "local")
         except HTTPProblem as exc:
             await problem_of(exc, Request(scope))(scope, receive, hardened)
             return

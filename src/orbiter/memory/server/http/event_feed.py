@@ -59,7 +59,7 @@ class EventFeed:
         self._hearing: asyncio.Task[None] | None = None
         self._heard: OrderedDict[str, float] = OrderedDict()
         """Ids that the memory itself told of, which the store need not."""
-        self._found: OrderedDict[str, float] = OrderedDict()
+        self._polled: OrderedDict[str, float] = OrderedDict()
         """Ids that were found in the store and told of, and when."""
         self._changing = asyncio.Lock()
 
@@ -116,7 +116,7 @@ class EventFeed:
         """Return *event* without what the store has told of already."""
         ids, now = event.item_ids, monotonic()
         if event.kind in _NEW:
-            ids = tuple(each for each in ids if now - self._found.pop(each, -math.inf) >= _SOON)
+            ids = tuple(each for each in ids if now - self._polled.pop(each, -math.inf) >= _SOON)
             if event.item_ids and not ids:
                 return None
         if event.kind != "recalled":
@@ -182,7 +182,7 @@ class EventFeed:
 
     def _emit(self, items: list[MemoryItem]) -> None:
         fresh = [item for item in items if item.id not in self._heard]
-        _note(self._found, (item.id for item in fresh))
+        _note(self._polled, (item.id for item in fresh))
         self._out.emit_items("remembered", fresh)
 
 
