@@ -1,6 +1,9 @@
 """Errors for a key bound to a scope never show where the store is."""
 
+import json
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.errors import MemoryConnectionError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.reports import Erasure
+from orbiter.memory.server.http.access_log import formatter
 from orbiter.memory.server.http.error_responses import problem_for, report_for
 
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -62,18 +66,67 @@ async def test_a_store_that_fails_is_told_of_without_its_name(
     bob, everyones = client(url, token), client(url, new_key(keys, "admin"))
     await memory.store.close()
     with caplog.at_level(logging.ERROR):
-        hidden = await bob.get("/v1/memories")
-        shown = await everyones.get("/v1/memories", params={"user_id": "bob"})
+        hidden = await bob.get("/v1/memories", headers={"X-Request-ID": "r-1"})
+        shown = await everyones.get(
+            "/v1/memories", params={"user_id": "bob"}, headers={"X-Request-ID": "r-2"}
+        )
         async with over_http(f"{url}/mcp", token) as agent:
             told = await refusal(agent, "memory_list")
 
     assert hidden.status_code == shown.status_code == 503
     assert hidden.json()["type"] == shown.json()["type"]
     assert "agent.db" in shown.text
-    for text in (hidden.text, told, caplog.text):
+    for text in (hidden.text, told):
         assert "agent.db" not in text
-    assert "NotInitializedError at " in caplog.text
+    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert len(lines) == 3, lines
+    for line, name in zip(lines, ("request=r-1", "request=r-2", "request="), strict=True):
+        assert "NotInitializedError at " in line
+        assert "agent.db') is not initialized; " in line
+        assert name in line
     await memory.store.init()
+
+
+@pytest.mark.parametrize("who", ["nobody", "bob", "admin"])
+async def test_a_damaged_file_is_one_line_of_the_log_with_its_reason_and_the_request(
+    who: str,
+    served: Served,
+    client: Client,
+    keys: KeyFile,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    token = None
+    if who != "nobody":
+        token = new_key(keys, "admin", user=None if who == "admin" else who)
+    path = tmp_path / "damaged.db"
+    memory = AgentMemory(f"sqlite:///{path}", embeddings=None)
+    async with memory:
+        http = client(await served(memory=memory, keys=keys if token else None, **BARE), token)
+        named = {"user_id": "bob"}
+        made = await http.post("/v1/memories", params=named, json={"what": "my secret tea"})
+        with closing(sqlite3.connect(path)) as other:  # so that what is cached is read again
+            other.execute("CREATE TABLE other (id)")
+            for each in (path, path.with_name("damaged.db-wal")):
+                with each.open("r+b") as file:
+                    file.write(b"\xff" * each.stat().st_size)
+        with caplog.at_level(logging.ERROR):
+            answer = await http.post(
+                "/v1/memories",
+                params=named,
+                json={"what": "my secret coffee"},
+                headers={"X-Request-ID": "r-7"},
+            )
+
+    lines = [each for each in caplog.records if "r-7" in each.getMessage()]
+    assert (made.status_code, answer.status_code) == (201, 503), answer.text
+    assert len(lines) == 1, caplog.text
+    line = json.loads(formatter("json").format(lines[0]))
+    assert (line["level"], line["request"]) == ("error", "r-7")
+    assert "StorageError at " in line["message"]
+    assert f"`{path}`: " in line["message"]
+    assert "damaged" in line["message"] or "not a SQLite database" in line["message"]
+    assert "secret" not in caplog.text
 
 
 def test_what_failed_is_told_to_those_who_may_know_it() -> None:

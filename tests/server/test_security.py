@@ -18,7 +18,14 @@ from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, Principal
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import (
+    EmbeddingError,
+    MemoryError,
+    MemoryTimeoutError,
+    QueryError,
+    StorageError,
+    SummaryError,
+)
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.wire import OPERATIONS, REST_ONLY
@@ -620,6 +627,61 @@ async def test_no_key_and_no_content_is_ever_logged(
     for hidden in (SECRET, token, token[:-1], token[12:]):
         assert hidden not in caplog.text
     assert token not in repr(served.app.state.orbiter)  # type: ignore[attr-defined]
+
+
+def _storage_error(reason: str, cause: Exception | None = None) -> MemoryError:
+    error = StorageError(f"`/srv/a.db`: {reason}")
+    error.__cause__ = cause
+    return error
+
+
+_ROW = _storage_error(f"row `{SECRET}` cannot be read: {SECRET}", ValueError(SECRET))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (_storage_error("the disk is full (database or disk is full)"), "the disk is full (data"),
+        (_storage_error(f'fts5: syntax error near "{SECRET}"'), "`/srv/a.db`: fts5: syntax error"),
+        (_storage_error(f'invalid input: "he said "{SECRET}""'), "`/srv/a.db`: invalid input"),
+        (_storage_error(f"argument $1: b'{SECRET}'"), "argument $1"),
+        (_storage_error(f"the store's row\n{SECRET}"), "the store's row"),
+        (_storage_error(f"ERR unknown, with args beginning with: `{SECRET}`"), "ERR unknown"),
+        (_ROW, ""),
+        (_storage_error(f"row {SECRET}", _ROW), ""),
+        (MemoryTimeoutError("`/srv/a.db` was locked"), "`/srv/a.db` was locked"),
+        (EmbeddingError(f"the provider refused {SECRET}"), ""),
+        (SummaryError(SECRET, TypeError(SECRET)), ""),
+        (KeyError(SECRET), ""),
+    ],
+)
+async def test_a_failure_is_logged_with_its_reason_and_no_word_of_anybody(
+    served: Served,
+    client: Client,
+    keys: KeyFile,
+    memory: AgentMemory,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    reason: str,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="orbiter")
+    http = client(await served(keys=keys, with_log=True, **BARE), new_key(keys, "admin"))
+
+    async def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(memory.store, "get", broken)
+    answer = await http.get(
+        f"/v1/memories/{SECRET}", params={"user_id": "ann"}, headers={"X-Request-ID": "r-9"}
+    )
+
+    assert answer.status_code >= 500
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert f"{type(error).__name__} at test_security.py" in line
+    assert reason in line
+    assert line.endswith(" request=r-9")
+    assert SECRET not in caplog.text
 
 
 async def test_a_role_does_what_it_may_and_no_more(

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, VersionConflict
 from orbiter.memory.mcp._sdk import Tool
-from orbiter.memory.wire.problems import place_of, status_of
+from orbiter.memory.wire.problems import log_fault, status_of
 
 __all__ = ["Definition", "answer", "error_text", "make_tool", "plain", "refused"]
 
@@ -145,7 +145,7 @@ def error_text(error: BaseException, *, is_far: bool = False, takes: Iterable[st
             text = text.replace(said, way)
         return _one_line(text, _MAX_TOLD)
     # Never its words: they may be a memory's.
-    logging.getLogger("orbiter.memory").error("a call failed: %s", place_of(error))
+    log_fault(logging.getLogger("orbiter.memory"), "a call", error)
     what = (
         "the store failed; try again"
         if isinstance(error, MemoryError)

@@ -4,8 +4,11 @@ Nothing of an error that is not of this library's family is told but that there 
 """
 
 import json
+import logging
+import re
 import traceback
 from collections.abc import Mapping
+from contextvars import ContextVar
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Any
@@ -17,7 +20,17 @@ from orbiter.memory import errors
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.wire.codecs import short_repr
 
-__all__ = ["TYPE", "dump_error", "load_error", "place_of", "problem", "status_of"]
+__all__ = [
+    "REQUEST_ID",
+    "TYPE",
+    "dump_error",
+    "load_error",
+    "log_fault",
+    "place_of",
+    "problem",
+    "reason_of",
+    "status_of",
+]
 
 
 TYPE = "urn:orbiter-memory:error:"
@@ -46,6 +59,18 @@ _STATUS: dict[str, int] = {
 }
 _MISTAKE = 422
 """The status of the rest, which are all about what was asked."""
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("REQUEST_ID", default=None)
+"""The id of the request that is being answered."""
+
+_OURS = frozenset({"NotInitializedError", "EmbeddingsMismatchError", "EventLoopError"})
+"""Errors whose words are ours alone."""
+
+_OF_DRIVERS = frozenset({"StorageError", "MemoryConnectionError", "MemoryTimeoutError"})
+"""Errors that may have the words of a driver, or of the system."""
+
+_QUOTED = re.compile(r"""\n|"|(?<![a-z]{2})'|,? with args beginning""")
+"""Where a driver begins to quote what it was sent; an apostrophe within a word quotes nothing."""
 
 _FAMILY: dict[str, type[MemoryError]] = {name: getattr(errors, name) for name in errors.__all__}
 
@@ -201,3 +226,29 @@ def place_of(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     places = (f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames)
     return f"{type(error).__name__} at {' < '.join(reversed(list(places)))}"
+
+
+def reason_of(error: BaseException) -> str | None:
+    """Return why a store failed, for a log; `None` if the text may hold what somebody said."""
+    cause = error.__cause__
+    while cause is not None:
+        # A row or a value that could not be read, which the text may quote.
+        is_value = isinstance(cause, ValueError | TypeError | LookupError | AttributeError)
+        if is_value and not isinstance(cause, OSError):
+            return None
+        cause = cause.__cause__
+    name, text = _name(error), str(error)
+    if name in _OURS:
+        return _clean(text)
+    if name not in _OF_DRIVERS:
+        return None
+    quoted = _QUOTED.search(text)
+    return _clean(text if quoted is None else f"{text[: quoted.start()].rstrip()} …")
+
+
+def log_fault(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Log that *what* failed: class, place, the reason if it can be told, and the request."""
+    reason, request = reason_of(error), REQUEST_ID.get()
+    why = "" if reason is None else f": {reason}"
+    name = "" if request is None else f" request={request}"
+    log.error("%s failed: %s%s%s", what, place_of(error), why, name, extra={"request_id": request})

@@ -90,9 +90,7 @@ async def put(
         pending = {item_id: pending[item_id] for item_id in pending if item_id in met}
         if not pending:
             return Written(written, conflicts)
-    raise StorageError(
-        f"`{next(iter(pending))}` is changed by others all the time; try again later"
-    )
+    raise StorageError("a memory is changed by others all the time; try again later")
 
 
 async def _stamped(

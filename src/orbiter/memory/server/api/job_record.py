@@ -21,7 +21,7 @@ from orbiter.memory.server.http.error_responses import problem_for
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.tasks.progress import Checkpoint
 from orbiter.memory.wire import OPERATIONS, Operation
-from orbiter.memory.wire.problems import place_of
+from orbiter.memory.wire.problems import log_fault
 
 __all__ = [
     "Job",
@@ -244,7 +244,7 @@ def problem_of_job(error: Exception, job: Job) -> dict[str, Any]:
     """Return what is told of an error, and log it if it is a fault of ours."""
     status, details = problem_for(principal_of_job(job), error)
     if status >= 500 and not isinstance(error, MemoryError):
-        _LOG.error("a job failed: %s", place_of(error))
+        log_fault(_LOG, "a job", error)
     return details
 
 

@@ -114,6 +114,8 @@ class _JSONLines(logging.Formatter):
         }
         fields = getattr(record, _FIELDS, None)
         line |= {"message": record.getMessage()} if fields is None else fields
+        if (request := getattr(record, "request_id", None)) is not None:
+            line["request"] = request
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)

@@ -25,7 +25,7 @@ from orbiter.memory.auth.principals import open_keys
 from orbiter.memory.errors import MemoryError, VersionConflict
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.wire import dump_error
-from orbiter.memory.wire.problems import place_of
+from orbiter.memory.wire.problems import REQUEST_ID, log_fault
 
 __all__ = [
     "HTTPProblem",
@@ -102,6 +102,12 @@ class ProblemMiddleware:
         except (ConnectionCut, ClientDisconnect):
             raise ConnectionCut from None  # nobody is there to be told
         except Exception as exc:  # noqa: BLE001 - the last one to see it: it is told, and logged if it is a fault
+            if isinstance(exc, HTTPProblem) and exc.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                name = REQUEST_ID.get()
+                extra = {"request_id": name}
+                _LOG.error(
+                    "a request failed: %s: %s request=%s", exc.status, exc, name, extra=extra
+                )
             response = problem_page(problem_of(exc, Request(scope)), Request(scope))
             if has_begun:
                 raise ConnectionCut from None  # half an answer must not look like a whole one
@@ -126,7 +132,7 @@ def problem_of(error: BaseException, request: Request) -> Response:
             problem = {**problem, "status": status, "title": HTTPStatus(status).phrase}
         if status < 500 or isinstance(error, MemoryError):
             return JSONResponse(problem, status_code=status, media_type=PROBLEM)
-    _LOG.error("a request failed: %s", place_of(error))
+    log_fault(_LOG, "a request", error)
     return problem_response(500, "internal error; the log of the server has the details")
 
 
@@ -153,12 +159,17 @@ def problem_response(
 
 
 def problem_for(principal: Principal | None, error: BaseException) -> tuple[int, dict[str, Any]]:
-    """Return the status and the problem that tell *principal* of *error*."""
+    """Return the status and the problem that tell *principal* of *error*.
+
+    It is logged if it is a fault of the store, or of a model. What is no error of the family is
+    left to the caller to log.
+    """
     status, problem = dump_error(error)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+    if is_fault and isinstance(error, MemoryError):
+        log_fault(_LOG, "a call", error)
     if not is_fault or not _is_held(principal):
         return status, problem
-    _LOG.error("the store failed: %s", place_of(error))
     kept = {name: value for name, value in problem.items() if name != "attributes"}
     return status, {**kept, "detail": _FAILED}
 

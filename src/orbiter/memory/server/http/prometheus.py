@@ -18,6 +18,7 @@ from orbiter.memory.server.http.access_log import log_request, request_id
 from orbiter.memory.server.http.activity import Activity
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.worker_link import Alone
+from orbiter.memory.wire.problems import REQUEST_ID
 
 __all__ = ["Metrics", "MetricsMiddleware", "route_template"]
 
@@ -247,11 +248,13 @@ class MetricsMiddleware:
                 message = {**message, "headers": [*message.get("headers", ()), named]}
             await send(message)
 
+        token = REQUEST_ID.set(request)
         try:
             await self._app(scope, receive, noting)
         except ConnectionCut:
             pass  # told and logged where it was raised; the server closes the connection
         finally:
+            REQUEST_ID.reset(token)
             took, route = time.perf_counter() - begun, route_template(scope)
             self._metrics.note_request(route, scope["method"], status, took)
             if self._with_log:
