@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from collections import namedtuple
+from typing import Any
 
 import pytest
 from tests.server.conftest import Client, Served, new_key
@@ -154,6 +155,73 @@ async def test_a_refused_key_has_its_id_in_the_log_if_it_was_once_valid(
         "r-1": (401, key_id, None), "r-2": (401, None, None), "r-3": (401, None, None),
     }  # fmt: skip
     assert token not in str(lines)
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> dict[str, dict[str, Any]]:
+    records = [each for each in caplog.records if each.name.endswith(".access")]
+    lines = [json.loads(formatter("json").format(each)) for each in records]
+    return {line["request"]: line for line in lines}
+
+
+async def test_a_busy_client_is_in_the_log_and_not_among_those_without_a_key(
+    served: Served, client: Client, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="orbiter.memory.server")
+    token, admin = new_key(keys, user="ann"), new_key(keys, "admin")
+    ids = {key.role: key.id for key in keys.list()}
+    app = {"with_mcp": True, "with_dashboard": True}
+    url = await served(keys=keys, with_log=True, rate=0.001, burst=2, **app)
+    http = client(url, token)
+    paths = ["/v1/memories", "/v1/memories/x", "/v1/events", "/users", "/mcp", "/nowhere"]
+    for _ in range(2):
+        await http.get("/v1/openapi.json")
+
+    for path in paths:
+        method = "POST" if path == "/mcp" else "GET"
+        answer = await http.request(method, path, headers={"X-Request-ID": path})
+        assert answer.status_code == 429, path
+
+    lines = _logged(caplog)
+    routes = [lines[path]["route"] for path in paths]
+    assert routes == ["/v1/memories", "/v1/memories/{item_id}", *paths[2:5], "none"]
+    for path in paths:
+        assert (lines[path]["key"], lines[path]["tenant"]) == (ids["write"], tenant_digest("ann"))
+    metrics = (await client(url, admin).get("/metrics")).text
+    assert 'route="refused"' not in metrics
+    assert 'route="/v1/memories",method="GET",status="4xx"} 1' in metrics
+
+
+async def test_only_those_without_a_right_key_are_counted_as_refused(
+    served: Served, client: Client, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="orbiter.memory.server")
+    admin = new_key(keys, "admin")
+    url = await served(keys=keys, with_log=True, **BARE)
+    right, path = client(url, admin), "/v1/memories?user_id=ann"
+
+    async def ask(name: str, key: str | None = None, **headers: str) -> int:
+        sent = {"X-Request-ID": name, **headers}
+        return (await client(url, key).get(path, headers=sent)).status_code
+
+    statuses = [
+        await ask("without"),
+        await ask("wrong", "om_12345678_x"),
+        await ask("host", admin, Host="elsewhere.example"),
+    ]
+    while statuses[-1] != 429:  # an address that tries many keys
+        statuses.append(await ask(f"wrong-{len(statuses)}", "wrong"))
+    metrics = (await right.get("/metrics")).text
+    kept = keys.path.read_text()
+    keys.path.write_text("{")
+    statuses.append(await ask("keys", admin))
+    keys.path.write_text(kept)
+    after = (await right.get("/metrics")).text
+
+    assert (statuses[:3], statuses[-2:]) == ([401, 401, 421], [429, 503])
+    assert {line["route"] for line in _logged(caplog).values()} == {"/v1/memories", "/metrics"}
+    assert 'route="refused",method="GET",status="4xx"} %s' % (len(statuses) - 2) in metrics
+    assert 'route="/v1/memories",method="GET",status="4xx"} 1' in metrics
+    assert 'route="/v1/memories",method="GET",status="5xx"} 1' in after
 
 
 async def test_a_fault_is_a_line_of_json_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,6 +94,7 @@ class AuthMiddleware:
             return
         try:
             kind, principal = await self._come_from(scope, headers)
+            scope.setdefault("state", {})["principal"] = principal  # the log names who is refused
             mark_authenticated(scope, principal.key_id)
         except HTTPProblem as exc:
             await _turn_away(exc, scope, receive, hardened)
@@ -104,7 +105,6 @@ class AuthMiddleware:
         except HTTPProblem as exc:
             await problem_of(exc, Request(scope))(scope, receive, hardened)
             return
-        scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, hardened)
 
     async def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.backends.pool_counts import live_pools
@@ -256,7 +257,8 @@ class MetricsMiddleware:
         finally:
             REQUEST_ID.reset(token)
             took, route = time.perf_counter() - begun, route_template(scope)
-            self._metrics.note_request(route, scope["method"], status, took)
+            counted = "refused" if _lacks_key(scope, status) else route
+            self._metrics.note_request(counted, scope["method"], status, took)
             if self._with_log:
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 log_request(
@@ -265,12 +267,21 @@ class MetricsMiddleware:
 
 
 def route_template(scope: Scope) -> str:
-    """Return which route a request took, with the names of its parts and not what they were."""
+    """Return which route a request took, with the names of its parts and not what they were.
+
+    Of one that was refused before, it is the route that it would have taken.
+    """
     known = scope.get(TEMPLATE) or getattr(scope.get("route"), "path", None)
-    if known is None and "principal" not in scope.get("state", {}):
-        return "refused"
+    if known is None and "route" not in scope:
+        routes = (each for each in scope["app"].routes if hasattr(each, "path"))
+        known = next((each.path for each in routes if each.matches(scope)[0] is Match.FULL), None)
     if known is None and scope["path"].startswith(f"{BASE}/"):
         with suppress(HTTPProblem):
             matched = resolve(segments_of(scope), scope["method"])
             known = None if matched == "OPTIONS" else matched.template
     return str(known) if known else "none"
+
+
+def _lacks_key(scope: Scope, status: int) -> bool:
+    """Tell whether a request was refused as nobody's: without a key, or with a wrong one."""
+    return status in (401, 403, 429) and "principal" not in scope.get("state", {})
