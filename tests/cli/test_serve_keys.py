@@ -10,13 +10,15 @@ import re
 import signal
 import socket
 import socketserver
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,7 +31,8 @@ from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.cli._text import moment
-from orbiter.memory.cli.commands.serve import _new_loop, _prompt
+from orbiter.memory.cli.commands.serve import _new_loop
+from orbiter.memory.tasks.event_loop import short_pauses
 
 
 class NoHTTP(socketserver.BaseRequestHandler):
@@ -140,11 +143,41 @@ def hears_sighup() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_line_of_a_log_in_json_is_json_from_start_to_stop(cli: Cli, workers: int) -> None:
+    cli.remember("likes tea")
+    with closing(sqlite3.connect(cli.url.removeprefix("sqlite:///"))) as file, file:
+        file.execute("UPDATE memory_meta SET value = value + 1 WHERE key = 'terms'")
+    options = ("--log-format", "json", "--log-level", "debug", "--workers", str(workers))
+    with serve(cli, *options) as (told, process):
+        asked = {"user_id": "alice", "query": "tea"}
+        name = {"X-Request-ID": "r-1"}
+        httpx.get(f"{told['url']}/v1/memories", params=asked, headers=name, timeout=HANG)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=HANG)
+
+    lines = [json.loads(line) for line in log.splitlines()]
+    messages = [line.get("message", "") for line in lines]
+    assert any(each.startswith("a newer version of orbiter-memory") for each in messages)
+    (start,) = [each for each in messages if each.startswith("it serves ")]
+    count = "1 worker" if workers == 1 else "2 workers"
+    expected = (
+        f"{told['url']}: orbiter-memory {version('orbiter-memory')}, {count}, store {cli.url}"
+    )
+    assert start == f"it serves {expected}, schema {told['schema']}"
+    (begun,) = [line for line in lines if line.get("request") == "r-1"]
+    assert (begun["level"], begun["event"], begun["route"]) == ("debug", "begins", "/v1/memories")
+    assert messages[-1].startswith("it has stopped")
+    assert "tea" not in log.replace(cli.url, "")
+
+
 @pytest.mark.usefixtures("hears_sighup")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(cli: Cli) -> None:
     with serve(cli) as (told, process):
         assert process.stderr is not None
+        process.stderr.readline()  # that it serves
         process.send_signal(signal.SIGHUP)
         line = process.stderr.readline()
         status = httpx.get(f"{told['url']}/healthz", timeout=HANG).status_code
@@ -583,7 +616,7 @@ def test_without_the_extra_it_says_what_to_install(
 def test_a_server_seldom_looks_at_all_objects_and_leaves_things_as_they_were() -> None:
     before = gc.get_threshold(), sys.getswitchinterval()
 
-    with _prompt():
+    with short_pauses():
         full, interval = gc.get_threshold()[2], sys.getswitchinterval()
         frozen = gc.get_freeze_count()
 

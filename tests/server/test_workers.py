@@ -484,7 +484,8 @@ def test_a_reload_that_fails_is_logged_in_lines_of_json(tmp_path: Path, mistake:
         log = server.end()
 
     lines = [json.loads(line) for line in log.splitlines()]
-    assert "SIGHUP: the workers are replaced" in lines[0]["message"]
+    assert lines[0]["message"].startswith("it serves ")
+    assert "SIGHUP: the workers are replaced" in lines[1]["message"]
     (first, *_) = [each for each in lines if each["logger"] == "orbiter.memory.server.command"]
     assert first["level"] == "error"
     assert str(file) in first["message"]

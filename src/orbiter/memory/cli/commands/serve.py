@@ -1,7 +1,6 @@
 """The server: `serve`."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -38,6 +37,8 @@ from orbiter.memory.cli.commands.keys import (
     keys_of,
     oidc_settings,
 )
+from orbiter.memory.errors import MemoryError
+from orbiter.memory.tasks.event_loop import short_pauses
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
@@ -233,9 +234,8 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     return None
 
 
-_SWITCH = 0.0005
-_FULL = 100
-"""Collections of younger objects before all are looked at; Python's own number is 10."""
+_SOON = 2.0
+"""Seconds for a store to tell its schema when the server starts."""
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - only told
 """What means every address of a computer; the one that is shown is for itself."""
@@ -266,7 +266,7 @@ async def until_stopped(
         async with serving(application, settings=settings) as url:
             note.cancel()
             stop = stack.enter_context(_on_signals(is_worker=link is not None))
-            stack.enter_context(_prompt())
+            stack.enter_context(short_pauses())
             report = await _start_report(url, application.state.orbiter)
             if link is not None:
                 link.ready(report)
@@ -331,6 +331,19 @@ async def _supervise(
     return 0
 
 
+def _log_start(run: CommandContext, report: dict[str, Any], workers: int) -> None:
+    if not run.out.is_watched:
+        schema = "" if report["schema"] is None else f", schema {report['schema']}"
+        _LOG.info(
+            "it serves %s: orbiter-memory %s, %s, store %s%s",
+            report["url"],
+            report["version"],
+            counted(workers, "worker", "workers"),
+            report["store"],
+            schema,
+        )
+
+
 def _log_stop(run: CommandContext, settings: "Settings") -> None:
     if not run.out.is_watched:
         _LOG.info("it stops: requests under way have %g s to be answered", settings.drain)
@@ -342,30 +355,6 @@ def _show_stop(run: CommandContext) -> None:
         run.out.note("stopped")
     else:
         _LOG.info("it has stopped: what it answered is stored")
-
-
-@contextmanager
-def _prompt() -> Iterator[None]:
-    """Have the event loop wait for nothing else in this process for long.
-
-    What is loaded by now is left out of garbage collection, which stops everything meanwhile: it
-    is some 115,000 objects that stay as long as the process, and to look at them takes 50 ms. What
-    requests hold is looked at less often: of 10,000 messages that takes as long, and was done three
-    times while one request read them, though nearly all of it goes without a collection. And
-    threads that compute hand the interpreter's lock over every half millisecond: a request takes
-    it some ten times, and would wait for five milliseconds each time.
-    """
-    before, thresholds = sys.getswitchinterval(), gc.get_threshold()
-    sys.setswitchinterval(_SWITCH)
-    gc.set_threshold(*thresholds[:2], _FULL)
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
-        sys.setswitchinterval(before)
 
 
 @contextmanager
@@ -444,6 +433,8 @@ async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
             f"`{server.key_command()}`"
         )
     return {
+        "version": import_module("orbiter.memory").__version__,
+        "schema": await _schema(memory),
         "url": url,
         "mcp": f"{url}/mcp" if settings.with_mcp else None,
         "store": without_passwords(memory.url),
@@ -452,6 +443,13 @@ async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
         "read_only": settings.read_only,
         "warnings": warnings,
     }
+
+
+async def _schema(memory: "AgentMemory") -> int | None:
+    with suppress(MemoryError, OSError, TimeoutError):  # a store that has none, or is slow to tell
+        async with asyncio.timeout(_SOON):
+            return (await memory.stats()).schema
+    return None
 
 
 async def _show_start(
@@ -465,6 +463,7 @@ async def _show_start(
     url, needs_key, pii = report["url"], report["needs_key"], run.target.setting("pii")[0]
     for warning in report.pop("warnings"):  # in a pipe and in a log, too
         say(warning, kind="warning")
+    _log_start(run, report, workers)
     if run.out.is_json:
         run.out.line({**report, "pii": pii or "none", "workers": workers})
     else:

@@ -22,8 +22,10 @@ __all__ = [
     "REFUSED_KEY",
     "LogFormat",
     "formatter",
+    "log_begin",
     "log_request",
     "log_to_stderr",
+    "logs_begin",
     "request_id",
     "tenant_digest",
 ]
@@ -31,6 +33,7 @@ __all__ = [
 LogFormat = Literal["text", "json"]
 
 _LOG = logging.getLogger("orbiter.memory.server.access")
+_BEGINS = logging.getLogger("orbiter.memory.server.begins")
 _HEADER = b"x-request-id"
 _PLAIN = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _FIELDS = "request_fields"
@@ -73,6 +76,18 @@ def log_request(
     _LOG.info(text, method, route, fields["status"], seconds * 1_000, ids, extra={_FIELDS: fields})
 
 
+def log_begin(*, method: str, route: str, request: str) -> None:
+    """Log that a request has come, for those who look for one that is never answered."""
+    fields = {"event": "begins", "method": method, "route": route, "request": request}
+    text = "%s %s begins request=%s"
+    _BEGINS.debug(text, method, route, request, extra={_FIELDS: fields})
+
+
+def logs_begin() -> bool:
+    """Tell whether the start of a request is logged, at the level `debug`."""
+    return _BEGINS.isEnabledFor(logging.DEBUG)
+
+
 def formatter(format: LogFormat) -> logging.Formatter:
     """Return what writes the lines of a log."""
     if format == "json":
@@ -82,14 +97,17 @@ def formatter(format: LogFormat) -> logging.Formatter:
 
 @contextmanager
 def log_to_stderr(format: LogFormat, *, level: str) -> Iterator[None]:
-    """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
+    """Log what goes wrong, and requests if they are wanted; nothing of what they hold.
+
+    Every logger of the process writes here, so that a log of JSON has no other lines.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(format))
-    ours = logging.getLogger(_LOG.name.rpartition(".")[0])  # of all modules of the server
+    root, ours = logging.getLogger(), logging.getLogger("orbiter.memory")
     uvicorn = logging.getLogger("uvicorn")
-    signals = ours.getChild("signals")
+    signals = logging.getLogger("orbiter.memory.server.signals")
     before = [(each, each.level) for each in (ours, uvicorn, signals, _LOG)]
-    ours.addHandler(handler)
+    root.addHandler(handler)
     ours.setLevel(level.upper())
     _LOG.setLevel(logging.INFO)
     if ours.level <= logging.WARNING:  # a stop is nothing to warn of, and no log should lack it
@@ -98,7 +116,7 @@ def log_to_stderr(format: LogFormat, *, level: str) -> Iterator[None]:
     try:
         yield
     finally:
-        ours.removeHandler(handler)
+        root.removeHandler(handler)
         for logger, was in before:
             logger.setLevel(was)
 

@@ -15,7 +15,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orbiter.memory.backends.pool_counts import live_pools
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
-from orbiter.memory.server.http.access_log import log_request, request_id
+from orbiter.memory.server.http.access_log import (
+    log_begin,
+    log_request,
+    logs_begin,
+    request_id,
+)
 from orbiter.memory.server.http.activity import Activity
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.worker_link import Alone
@@ -249,6 +254,9 @@ class MetricsMiddleware:
                 message = {**message, "headers": [*message.get("headers", ()), named]}
             await send(message)
 
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        if logs_begin():
+            log_begin(method=method, route=route_template(scope), request=request)
         token = REQUEST_ID.set(request)
         try:
             await self._app(scope, receive, noting)
@@ -260,7 +268,6 @@ class MetricsMiddleware:
             counted = "refused" if _lacks_key(scope, status) else route
             self._metrics.note_request(counted, scope["method"], status, took)
             if self._with_log:
-                method = scope["method"] if scope["method"] in _METHODS else "other"
                 log_request(
                     scope, method=method, route=route, status=status, seconds=took, request=request
                 )
