@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
+import shutil
 import socket
 import time
+from collections import namedtuple
 from pathlib import Path
 
 import asyncpg
@@ -71,6 +73,21 @@ async def test_metrics_say_what_the_process_costs(
     assert 2**24 < int(numbers["process_resident_memory_bytes"]) < 2**34
     assert 3 < int(numbers["process_open_fds"]) < 10_000
     assert numbers["orbiter_store_bytes"].isdecimal(), "all of its digits"
+
+
+async def test_metrics_say_how_much_room_the_disk_of_a_file_has(
+    served: Served, client: Client, keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(2**40, 1, 2**40 - 1))
+    _, text = await _metrics(served, client, keys)
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        elsewhere = await served(memory=memory)
+        without = (await client(elsewhere).get("/metrics")).text
+
+    assert f"\norbiter_store_free_bytes {2**40 - 1}\n" in text
+    assert "orbiter_memories " in without
+    assert "orbiter_store_free_bytes" not in without
 
 
 async def test_the_usual_address_of_metrics_still_needs_a_key(
@@ -256,4 +273,7 @@ def test_the_alerts_have_what_prometheus_asks_for() -> None:
         assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert {"summary", "action"} == rule["annotations"].keys()
+        names = re.findall(r"\b(?:orbiter_\w+|up)\b", rule["expr"])
+        assert names, rule["alert"]
+        assert rule["expr"].count('{job="orbiter-memory"') == len(names), rule["alert"]
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])

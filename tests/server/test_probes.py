@@ -46,6 +46,42 @@ async def test_a_server_whose_keys_cannot_be_read_lives_and_lets_nobody_in(
     assert (await http.get("/v1/memories")).status_code == 503
 
 
+async def test_readiness_names_the_store_where_the_keys_are_gone_with_it(
+    served: Served, client: Client, keys: KeyFile, memory: AgentMemory
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, "admin"))
+    keys.path.write_text("{", encoding="utf-8")
+
+    keys_alone = (await http.get("/readyz")).json()["detail"]
+    await memory.store.close()
+    answer = await http.get("/readyz")
+    without = await client(str(http.base_url)).get("/readyz")
+    await memory.store.init()
+
+    assert keys_alone == "keys: they cannot be read; the log of the server has the details"
+    assert answer.status_code == without.status_code == 503
+    assert answer.json()["detail"].startswith("keys: they cannot be read; store: the store does")
+    assert "agent.db" not in answer.text  # nobody knows whose key it is
+    assert without.json() == {"status": "not ready"}
+
+
+async def test_an_administrator_is_told_why_the_store_does_not_respond(
+    served: Served, client: Client, keys: KeyFile, memory: AgentMemory
+) -> None:
+    url = await served(keys=keys, **BARE)
+    ann, admin = new_key(keys, user="ann"), new_key(keys, "admin")
+    await memory.store.close()
+
+    hidden, whole = [
+        (await client(url, key).get("/readyz")).json()["detail"] for key in (ann, admin)
+    ]
+    await memory.store.init()
+
+    assert hidden == "store: the store does not respond"
+    assert whole.startswith("store: the store does not respond: SQLiteMemoryStore(")
+    assert "agent.db') is not initialized" in whole
+
+
 async def test_with_a_key_it_is_told_what_is_ready(
     served: Served, client: Client, keys: KeyFile, memory: AgentMemory
 ) -> None:

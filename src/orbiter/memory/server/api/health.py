@@ -6,6 +6,7 @@ key, and calls it by its number. Why a server is not ready is for those with a k
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from orbiter.memory.server.http.browser_security import harden
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_of, problem_response
 from orbiter.memory.server.http.limits import check_head
 from orbiter.memory.server.http.state import ServerState, principal_of, state_of
+from orbiter.memory.wire.problems import reason_of
 
-__all__ = ["ProbeMiddleware", "metrics_text", "routes"]
+__all__ = ["ProbeMiddleware", "metrics_text", "routes", "why_not_ready"]
 
 _SOON = 2.0
 """Seconds after which a store that has not answered counts as one that does not."""
@@ -102,27 +104,49 @@ async def _checks(memory: AgentMemory) -> dict[str, dict[str, Any]]:
     try:
         async with asyncio.timeout(_SOON):
             await memory.store.get("~ready")  # what it is does not matter
-    except (MemoryError, OSError, TimeoutError):
-        return {"store": {"ok": False, "found": "the store does not respond"}}
-    path = str(getattr(memory.store, "db_path", ":memory:"))
-    if path != ":memory:":
-        free = await asyncio.to_thread(_free, Path(path))
+    except (MemoryError, OSError, TimeoutError) as exc:
+        # Why is for administrators: it may name the address of the store.
+        what = {"ok": False, "found": "the store does not respond", "reason": reason_of(exc)}
+        return {"store": what}
+    free = await _free_bytes(memory)
+    if free is not None:
         checks["disk"] = {"ok": free > _ROOM, "found": f"{free // 2**20:,} MiB free"}
     return checks
 
 
-def _free(path: Path) -> int:
+async def _free_bytes(memory: AgentMemory) -> int | None:
+    """Return how much room the disk of a file has; `None` if the store is not a file."""
+    path = str(getattr(memory.store, "db_path", ":memory:"))
+    if path == ":memory:":
+        return None
+    return await asyncio.to_thread(_free_beside, Path(path))
+
+
+def _free_beside(path: Path) -> int:
     return shutil.disk_usage(path.absolute().parent).free
+
+
+async def why_not_ready(memory: AgentMemory) -> str:
+    """Return what keeps requests from being answered, for anybody; empty if nothing does."""
+    return _wrong(await _checks(memory), with_reason=False)
+
+
+def _wrong(checks: dict[str, dict[str, Any]], *, with_reason: bool) -> str:
+    texts = []
+    for name, check in checks.items():
+        reason = check.get("reason") if with_reason else None
+        if not check["ok"]:
+            texts.append(f"{name}: {check['found']}" + (f": {reason}" if reason else ""))
+    return "; ".join(texts)
 
 
 async def _ready(request: Request) -> Response:
     """Say to somebody with a key what is right, and what is not."""
     memory = state_of(request).memory
     checks = await _checks(memory)
-    wrong = [name for name, check in checks.items() if not check["ok"]]
+    wrong = _wrong(checks, with_reason=not principal_of(request).is_bound)
     if wrong:
-        reason = "; ".join(f"{name}: {checks[name]['found']}" for name in wrong)
-        return problem_response(503, reason)
+        return problem_response(503, wrong)
     model = getattr(memory.store, "embeddings", None)
     name = None if model is None else getattr(model, "name", type(model).__name__)
     about: dict[str, Any] = {"model": name or "none: words only"}
@@ -156,5 +180,8 @@ async def metrics_text(server: ServerState) -> str:
         }
     except (MemoryError, OSError, TimeoutError):
         pass  # a store that cannot count, or not now, is left out: the rest is still of use
+    with suppress(OSError):
+        free = await _free_bytes(server.memory)
+        store |= {} if free is None else {"store_free_bytes": free}
     lines = (await server.metrics.total(server.link)).lines(store)
     return "\n".join([*lines, ""])

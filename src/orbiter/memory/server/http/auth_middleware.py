@@ -26,6 +26,7 @@ from orbiter.memory.auth import LOCAL, OIDCSettings, Principal, Role, TokenVerif
 from orbiter.memory.auth.oidc import ROLE_PREFIX
 from orbiter.memory.auth.principals import ended_key
 from orbiter.memory.errors import AccessError, MemoryError
+from orbiter.memory.server.api.health import why_not_ready
 from orbiter.memory.server.http.access_log import REFUSED_KEY
 from orbiter.memory.server.http.browser_security import (
     Headers,
@@ -126,11 +127,11 @@ class AuthMiddleware:
             if str(exc) != self._logged_error:
                 self._logged_error = str(exc)
                 _LOG.error("all requests are refused: %s", exc)
-            raise HTTPProblem(
-                503,
-                "the keys cannot be read; the log of the server has the details",
-                headers={"Retry-After": "5"},
-            ) from None
+            detail = "the keys cannot be read; the log of the server has the details"
+            if scope["path"] == "/readyz":
+                why = await why_not_ready(server.memory) or "the log of the server has the details"
+                detail = f"keys: they cannot be read; {why}"
+            raise HTTPProblem(503, detail, headers={"Retry-After": "5"}) from None
         self._logged_error = ""
         if identified is None and is_probe:  # without keys, a strange name may be another site's
             check_host(scope, headers, port=state.port, allowed=allowed)

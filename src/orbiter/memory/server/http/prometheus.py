@@ -39,6 +39,7 @@ _HELP = {
     "orbiter_events_total": ("counter", "Changes of memories, by kind."),
     "orbiter_memories": ("gauge", "Memories in the store, the forgotten ones aside."),
     "orbiter_store_bytes": ("gauge", "Bytes of the store."),
+    "orbiter_store_free_bytes": ("gauge", "Bytes that are free on the disk of a SQLite file."),
     "orbiter_memories_without_vector": ("gauge", "Memories that wait to be embedded."),
     "orbiter_pool_connections": (
         "gauge",
