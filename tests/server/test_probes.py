@@ -4,13 +4,20 @@ import json
 import logging
 import shutil
 from collections import namedtuple
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.server import Settings, create_app
 from orbiter.memory.server.http.access_log import formatter, tenant_digest
 
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -285,3 +292,76 @@ async def test_every_metric_says_what_it_is(served: Served, client: Client, keys
         if not line.startswith("#"):
             assert any(line.startswith(name) for name in names), line
     assert len(names) >= 6
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """Set a provider for one test; return the spans that it gets."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    yield exporter
+    provider.shutdown()
+
+
+async def test_a_request_is_a_span_of_its_client_with_the_calls_within(
+    served: Served, client: Client, keys: KeyFile, spans: InMemorySpanExporter
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="ann"))
+    trace_id, parent_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    headers = {"traceparent": f"00-{trace_id}-{parent_id}-01", "X-Request-ID": "r-1"}
+    spans.clear()
+
+    await http.get("/v1/memories/canary-7f3a", headers=headers)
+    await client(str(http.base_url)).get("/v1/memories")
+
+    inner, outer, refused = spans.get_finished_spans()
+    assert (inner.name, outer.name) == ("orbiter.memory.get", "GET /v1/memories/{item_id}")
+    assert outer.kind is trace.SpanKind.SERVER
+    assert outer.attributes == {
+        "http.request.method": "GET",
+        "http.route": "/v1/memories/{item_id}",
+        "http.response.status_code": 404,
+        "orbiter.memory.request_id": "r-1",
+    }
+    assert inner.parent is not None
+    assert outer.parent is not None
+    assert inner.parent.span_id == outer.context.span_id
+    assert f"{outer.parent.span_id:016x}" == parent_id
+    assert {f"{each.context.trace_id:032x}" for each in (inner, outer)} == {trace_id}
+    assert refused.parent is None
+    assert refused.attributes is not None
+    assert refused.attributes["http.response.status_code"] == 401
+    assert "canary" not in "".join(each.to_json() for each in (inner, outer, refused))
+
+
+async def test_a_request_that_fails_is_a_span_with_an_error(
+    served: Served, client: Client, memory: AgentMemory, spans: InMemorySpanExporter
+) -> None:
+    http = client(await served(**BARE))
+    await memory.store.close()
+    spans.clear()
+
+    await http.get("/v1/memories?user_id=ann", headers={"traceparent": "no such thing"})
+    await memory.store.init()
+
+    outer = next(each for each in spans.get_finished_spans() if each.name.startswith("GET "))
+    assert not outer.status.is_ok
+    assert outer.status.status_code is trace.StatusCode.ERROR
+    assert outer.attributes is not None
+    assert outer.attributes["error.type"] == "503"
+
+
+async def test_a_request_within_a_span_of_another_instrumentation_gets_no_second_one(
+    memory: AgentMemory, spans: InMemorySpanExporter
+) -> None:
+    app = create_app(memory, settings=Settings(**BARE))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as http,
+    ):
+        with trace.get_tracer_provider().get_tracer("x").start_as_current_span("outer"):
+            await http.get("/healthz")
+
+    assert [each.name for each in spans.get_finished_spans()] == ["outer"]

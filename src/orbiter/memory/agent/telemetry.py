@@ -1,14 +1,16 @@
 """OpenTelemetry spans and metrics of the public calls, where the application wants them.
 
-Nothing of OpenTelemetry is imported here. Only an application that has imported its API and set a
-provider is told anything, and it decides where that goes. What is told is how often, how long, how
-much and what kind of error: never a text, an id or an address.
+Nothing of OpenTelemetry is imported here, unless the application has done so. Only an application
+that has imported its API and set a provider is told anything, and it decides where that goes. What
+is told is how often, how long, how much and what kind of error: never a text, an id or an address.
+Of a request to a server it is told the id, too, which the client may have chosen.
 """
 
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
+from http import HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     )
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-__all__ = ["traced"]
+__all__ = ["request_span", "traced"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -153,6 +155,60 @@ def _fail(span: "Span | None", error: str) -> None:
             status = sys.modules["opentelemetry.trace"].StatusCode.ERROR
             span.set_status(status, error)
             span.set_attribute("error.type", error)
+
+
+# A request of a server
+
+RecordRequest = Callable[[str, int, str], None]
+"""Takes the route of a request, its status, zero if it was cut, and its id."""
+
+
+@contextmanager
+def request_span(method: str, headers: Iterable[tuple[bytes, bytes]]) -> Iterator[RecordRequest]:
+    """Trace a request to a server in a span, whose parent *headers* may name, as `traceparent`.
+
+    A request that somebody else traces already, such as an instrumentation of ASGI, gets none.
+    """
+    tracer = _tracer() if "opentelemetry.trace" in sys.modules else None
+    with ExitStack() as stack:
+        span: Span | None = None
+        if tracer is not None:
+            with _unharmed():
+                span = _begin_request(stack, tracer, method, headers)
+        yield lambda route, status, request: _end_request(span, method, route, status, request)
+
+
+def _begin_request(
+    stack: ExitStack, tracer: "Tracer", method: str, headers: Iterable[tuple[bytes, bytes]]
+) -> "Span | None":
+    from opentelemetry import propagate, trace  # noqa: PLC0415 - for OpenTelemetry alone
+
+    if trace.get_current_span().get_span_context().is_valid:
+        return None
+    sent = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    opened = tracer.start_as_current_span(
+        method,
+        context=propagate.extract(sent),
+        kind=trace.SpanKind.SERVER,
+        attributes={"http.request.method": method},
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    return stack.enter_context(opened)
+
+
+def _end_request(span: "Span | None", method: str, route: str, status: int, request: str) -> None:
+    if span is None:
+        return
+    with _unharmed():
+        span.set_attribute(f"{_NAME}.request_id", request)
+        if route != "none":
+            span.update_name(f"{method} {route}")
+            span.set_attribute("http.route", route)
+        if status:
+            span.set_attribute("http.response.status_code", status)
+        if not status or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            _fail(span, str(status or "cut"))
 
 
 # What is told

@@ -12,6 +12,7 @@ from pathlib import Path
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.agent.telemetry import request_span
 from orbiter.memory.backends.pool_counts import live_pools
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
@@ -232,7 +233,7 @@ def _of_pools() -> Counter[str]:
 class MetricsMiddleware:
     """Counts what comes and goes, refused or not, and names each request in its answer.
 
-    With *with_log* each has a line in the log.
+    With *with_log* each has a line in the log; with OpenTelemetry, each is a span.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, with_log: bool) -> None:
@@ -259,19 +260,20 @@ class MetricsMiddleware:
         if logs_begin():
             log_begin(method=method, route=route_template(scope), request=request)
         token = REQUEST_ID.set(request)
-        try:
-            await self._app(scope, receive, noting)
-        except ConnectionCut:
-            pass  # told and logged where it was raised; the server closes the connection
-        finally:
-            REQUEST_ID.reset(token)
-            took, route = time.perf_counter() - begun, route_template(scope)
-            counted = "refused" if _lacks_key(scope, status) else route
-            self._metrics.note_request(counted, scope["method"], status, took)
-            if self._with_log:
-                log_request(
-                    scope, method=method, route=route, status=status, seconds=took, request=request
-                )
+        with request_span(method, scope["headers"]) as record:
+            try:
+                await self._app(scope, receive, noting)
+            except ConnectionCut:
+                pass  # told and logged where it was raised; the server closes the connection
+            finally:
+                REQUEST_ID.reset(token)
+                took, route = time.perf_counter() - begun, route_template(scope)
+                record(route, status, request)
+                counted = "refused" if _lacks_key(scope, status) else route
+                self._metrics.note_request(counted, scope["method"], status, took)
+                if self._with_log:
+                    named = {"method": method, "route": route, "request": request}
+                    log_request(scope, status=status, seconds=took, **named)
 
 
 def route_template(scope: Scope) -> str:
