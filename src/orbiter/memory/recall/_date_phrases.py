@@ -315,6 +315,8 @@ def _range(first: Span, last: Span) -> list[Span]:
             last = last._replace(year=first.year + is_later)
         elif first.year is None:
             return _months_between(first, last)
+        if first[:2] == last[:2] and first.day and last.day and first.day < last.day:
+            return [first._replace(last=last.day)]
     if (first.start or first.year) is None or (last.start or last.year) is None:
         return [first, last]
     (begin, _), (_, end) = first.whole(), last.whole()
