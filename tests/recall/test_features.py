@@ -359,7 +359,7 @@ def test_the_order_of_the_stretches_and_of_what_is_known_changes_nothing() -> No
 def test_the_table_says_which_terms_were_found_where() -> None:
     table = measure(ask("painting the red house"), pool(talk("I painted", "a red house", "tea")))
 
-    assert table.found == [{"paint"}, {"red", "hous"}, set()]
+    assert table.matched == [{"paint"}, {"red", "hous"}, set()]
     assert set(table.rarity) == {"paint", "red", "hous"}
     assert table.before == [None, 0, 1]
     assert table.after == [1, 2, None]

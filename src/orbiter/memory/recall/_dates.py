@@ -95,10 +95,12 @@ class Offset(NamedTuple):
         if self.weekday is not None:
             gap = (self.weekday - day.weekday()) % 7 or 7
             middle = shifted(day, gap if self.days > 0 else gap - 7 or -7)
-        return Span(start=shifted(middle, -self.slack), end=shifted(middle, max(self.slack, _TOLD)))
+        return Span(
+            start=shifted(middle, -self.slack), end=shifted(middle, max(self.slack, _DAYS_AFTER))
+        )
 
 
-_TOLD = 8.0
+_DAYS_AFTER = 8.0
 """Days within which people speak of what happened."""
 
 
@@ -110,12 +112,12 @@ def shifted(moment: datetime, days: float) -> datetime:
         return FIRST if days < 0 else _LAST
 
 
-def closeness(moment: datetime, asked: Sequence[Span]) -> float:
+def closeness(moment: datetime, times: Sequence[Span]) -> float:
     """Return 1 if what was said at *moment* is likely about one of the times, 0 if not.
 
     People speak of a day on that day and in the week after it, of a month also early in the next.
     """
-    return max((_closeness(moment, span) for span in asked), default=0.0)
+    return max((_closeness(moment, span) for span in times), default=0.0)
 
 
 def _closeness(moment: datetime, span: Span) -> float:

@@ -61,7 +61,7 @@ class FeatureTable(NamedTuple):
     before: list[int | None]
     """Where the item said just before stands; `None` at the start of a stretch."""
     after: list[int | None]
-    found: list[frozenset[str]]
+    matched: list[frozenset[str]]
     """The asked terms that stand in each item."""
     rarity: dict[str, float]
     details: dict[int, tuple[float, float]]
@@ -131,13 +131,13 @@ def _terms_in(text: TextFeatures) -> Set[str]:
     return frozenset(term for counts, _ in text.passages for term in counts)
 
 
-def best_passage(content: str, asked: frozenset[str]) -> str:
-    """Return the passage of a text that holds most of the *asked* terms, or all of a short text."""
+def best_passage(content: str, terms: frozenset[str]) -> str:
+    """Return the passage of a text that holds most of the *terms* terms, or all of a short text."""
     counted = _text_features(content).passages
     if len(counted) == 1:
         return content
-    found = zip(words.passages(content), counted, strict=True)
-    return max(found, key=lambda each: len(asked & each[1][0].keys()))[0]
+    passages = zip(words.passages(content), counted, strict=True)
+    return max(passages, key=lambda each: len(terms & each[1][0].keys()))[0]
 
 
 class _AskedTerms:
@@ -146,7 +146,7 @@ class _AskedTerms:
     def __init__(self, rarity: dict[str, float]) -> None:
         self._bits = {term: 1 << at for at, term in enumerate(rarity)}
         self.terms = tuple(rarity)
-        self._asked = frozenset(rarity)
+        self._term_set = frozenset(rarity)
         self.sets = _Known(lambda mask: frozenset(t for t, bit in self._bits.items() if mask & bit))
         """The terms of each mask."""
         self.weighed = _Known(
@@ -159,11 +159,11 @@ class _AskedTerms:
 
     def mask(self, text: TextFeatures) -> int:
         """Return which of the terms stand in a text."""
-        found, bits = 0, self._bits
+        mask, by_term = 0, self._bits
         for counts, _ in text.passages:
-            for term in self._asked & counts.keys():
-                found |= bits[term]
-        return found
+            for term in self._term_set & counts.keys():
+                mask |= by_term[term]
+        return mask
 
 
 class _Known(dict[int, _T]):
@@ -174,8 +174,8 @@ class _Known(dict[int, _T]):
         self._function = function
 
     def __missing__(self, mask: int) -> _T:
-        found = self[mask] = self._function(mask)
-        return found
+        value = self[mask] = self._function(mask)
+        return value
 
 
 class Measurement:
@@ -204,8 +204,8 @@ class Measurement:
 
     def table(self, columns: dict[str, list[float]]) -> FeatureTable:
         """Return *columns* as a table of these candidates."""
-        found = [self.terms.sets[mask] for mask in self.masks]
-        return FeatureTable(self.items, columns, self.before, self.after, found, self.rarity, {})
+        matched = [self.terms.sets[mask] for mask in self.masks]
+        return FeatureTable(self.items, columns, self.before, self.after, matched, self.rarity, {})
 
     def bm25(self) -> list[float]:
         """Return how well the best passage of each item matches the question's terms."""
@@ -320,12 +320,12 @@ EVIDENCE = frozenset(("echo", "meaning", "date"))
 
 def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
     """Tell whether anything but its form speaks for an item."""
-    if table.found[place]:  # as most that are asked about have something themselves
+    if table.matched[place]:  # as most that are asked about have something themselves
         return True
     lending = lenders(place, table.before, table.after, table.columns["echo"])
-    if any(table.found[at] for at in lending):
+    if any(table.matched[at] for at in lending):
         return True
-    if question.people and not any(table.found):  # nobody says what it asks beside their names
+    if question.people and not any(table.matched):  # nobody says what it asks beside their names
         return _is_of_those_named(question, table.items[place]) or _is_near(table, place)
     return _is_near(table, place)
 
@@ -479,12 +479,12 @@ def _session(item: MemoryItem, *, is_part: bool) -> object:
     return item.metadata.user_id, item.metadata.session_id or item.created_at.date()
 
 
-def _echo(asked: frozenset[str], text: TextFeatures) -> float:
+def _echo(terms: frozenset[str], text: TextFeatures) -> float:
     """Return 1 if a question asks what is asked, and so does not answer it."""
-    if any(len(asked) < _ECHO * len(counts) for counts, _ in text.passages):
+    if any(len(terms) < _ECHO * len(counts) for counts, _ in text.passages):
         return 0.0  # it says much more
     own = _terms_in(text)
-    return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
+    return 1.0 if terms and len(terms & own) >= _ECHO * len(terms | own) else 0.0
 
 
 def is_users(item: MemoryItem) -> bool:

@@ -102,7 +102,7 @@ async def by_all(
         if not has_evidence(question, table, one.place):
             return False
         # Nothing around a note can make up for what it lacks itself.
-        is_found = table.found[one.place] or table.columns["date"][one.place]
+        is_found = table.matched[one.place] or table.columns["date"][one.place]
         return bool(is_found) or is_talk(one.item, seen.names) or _relevance(one) > 0
 
     candidates = Candidates(

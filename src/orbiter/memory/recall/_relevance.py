@@ -118,8 +118,8 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
     near = lenders(place, table.before, table.after, table.columns["echo"])
     values = measures_of_text(question, item, names=pool.names)
     with_previous = [place] if before is None else [place, before]
-    values["prev"] = _share(question.terms, *(table.found[at] for at in with_previous))
-    values["near"] = _share(question.terms, *(table.found[at] for at in near))
+    values["prev"] = _share(question.terms, *(table.matched[at] for at in with_previous))
+    values["near"] = _share(question.terms, *(table.matched[at] for at in near))
     values["chat_near"] = values["chat"] * values["near"]
     values["note_near"] = values["note"] * values["near"]
     values["echo"] = table.columns["echo"][place]

@@ -327,7 +327,7 @@ def who_said(item: MemoryItem, names: frozenset[str] = frozenset()) -> str:
 
 
 def _listed(one: Evidence, places: Sequence[int]) -> str:
-    terms = {term for place in places for term in one.table.found[place]}
+    terms = {term for place in places for term in one.table.matched[place]}
     if not terms:
         return "contains none of the words of the question"
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
@@ -352,7 +352,7 @@ def _is_meant(terms: set[str], texts: Sequence[str]) -> bool:
 
 
 def _others_more(one: Evidence) -> str:
-    return ", others more" if one.table.found[one.place] else ""
+    return ", others more" if one.table.matched[one.place] else ""
 
 
 def _day(item: MemoryItem) -> str:
