@@ -537,8 +537,33 @@ def test_memories_of_programs_that_name_nobody_are_pointed_at(cli: Cli) -> None:
         assert "`--user '~default'`" in in_terminal(args, nobody).stdout
 
 
+SECRETS = {
+    "reranker-key": "ORBITER_MEMORY_RERANKER_KEY",
+    "playground-key": "ORBITER_MEMORY_PLAYGROUND_KEY",
+    "pii-key": "ORBITER_PII_KEY",
+    "pii-tenant": "ORBITER_PII_TENANT",
+}
+
+
+def test_config_says_which_settings_that_are_variables_alone_are_set_and_not_what_they_are(
+    cli: Cli,
+) -> None:
+    none = cli.json("config")["server"]
+    cli.env |= dict.fromkeys(SECRETS.values(), "s3cret-of-16-bytes")
+    server, text = cli.json("config")["server"], cli.ok("config")
+
+    for name, variable in SECRETS.items():
+        assert none[name] == {"value": "–", "from": "default"}
+        assert server[name] == {"value": "set", "from": variable}
+        assert f"{name:<17}  set  ({variable})" in text
+    assert "s3cret" not in f"{server} {text}"
+
+
 def test_every_setting_of_a_server_has_a_variable_and_a_line_on_its_page() -> None:
     page = (ROOT / "docs/operate/settings.md").read_text(encoding="utf-8")
+
+    for variable in (*SECRETS.values(), "ORBITER_DEBUG"):
+        assert f"| none | `{variable}` |" in page
 
     for option in get_command(serve.app).params:
         flag = option.opts[0]

@@ -30,6 +30,7 @@ from tests.rerankers.tiny_models import by_shared_words, write
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.cli._output import note_wait
 from orbiter.memory.cli._text import moment
 from orbiter.memory.cli.commands.serve import _new_loop
 from orbiter.memory.tasks.event_loop import short_pauses
@@ -379,6 +380,14 @@ def test_a_database_that_does_not_answer_is_named_while_it_is_waited_for(cli: Cl
         process.kill()
 
     assert first == "note: waiting for redis://127.0.0.1:1/0 to open\n"
+
+
+async def test_a_file_is_not_said_to_be_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for url in ("sqlite:///a.db", "/tmp/a.db", "redis://127.0.0.1/0"):
+        note_wait(url, seconds=0)
+    await asyncio.sleep(0.01)
+
+    assert capsys.readouterr().err == "note: waiting for redis://127.0.0.1/0 to open\n"
 
 
 def test_what_is_kept_of_a_revoked_key_is_removed(cli: Cli) -> None:

@@ -53,6 +53,16 @@ def test_the_image_has_a_user_of_its_own_and_a_check_and_copies_what_there_is() 
     assert (ROOT / "models/minilm/pyproject.toml").exists()
 
 
+def test_the_image_is_built_of_few_files_and_no_secrets() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sent = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    copied = {each for name, rest in instructions() if name == "COPY" for each in rest.split()[:-1]}
+
+    assert lines[0] == "*"  # what is not named is not sent
+    assert set(sent) == copied
+    assert any("[server,local,postgres,redis,oidc,otel]" in rest for _, rest in instructions())
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(
     tmp_path: Path, scheme: str

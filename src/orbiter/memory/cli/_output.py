@@ -21,7 +21,7 @@ __all__ = [
     "can_ask",
     "console_for",
     "is_agreed",
-    "say_later",
+    "note_wait",
     "styled",
 ]
 
@@ -198,9 +198,15 @@ _MAX_LINES = 5
 """Memories that are shown before someone is asked whether they may go."""
 
 
-def say_later(text: str, *, seconds: float = 1.0) -> asyncio.TimerHandle:
-    """Say *text* after some seconds, unless what is returned is cancelled before."""
-    return asyncio.get_running_loop().call_later(seconds, partial(say, text, kind="note"))
+def note_wait(url: str, *, seconds: float = 1.0) -> asyncio.TimerHandle:
+    """Say after some seconds that a database is waited for, unless the result is cancelled before.
+
+    Nothing is said of a file: it waits for nobody, only the computer may be busy.
+    """
+    is_file = "://" not in url or url.startswith(("sqlite:", "memory:"))
+    text = f"waiting for {url} to open"
+    act = partial(say, text, kind="note") if not is_file else lambda: None
+    return asyncio.get_running_loop().call_later(seconds, act)
 
 
 def can_ask(out: "Output") -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PII_VARIABLES",
+    "SECRET_VARIABLES",
     "SHARED",
     "WORKER_LOG",
     "LogLevel",
@@ -57,6 +58,13 @@ WORKER_LOG = f"_{_PREFIX}WORKER_LOG"
 """The variable by which a supervisor tells its workers how it logs."""
 _OTHERS = ("user", "session", "task", "agent", "by", "reranker-key", "playground-key")
 """Variables that are no options of `serve`."""
+SECRET_VARIABLES = {
+    "reranker-key": f"{_PREFIX}RERANKER_KEY",
+    "playground-key": f"{_PREFIX}PLAYGROUND_KEY",
+    "pii-key": _PII_KEY,
+    "pii-tenant": PII_VARIABLES[1],
+}
+"""Settings that are variables alone, of which only whether they are set is printed."""
 _PLACEHOLDERS = ("${NAME}", "${env:NAME}", "{env:NAME}")
 """How files of other programs stand for a variable."""
 

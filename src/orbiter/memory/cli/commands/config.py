@@ -11,7 +11,12 @@ import typer
 from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import is_debugging, without_passwords
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._settings_file import file_setting, setting, settings_in_force
+from orbiter.memory.cli._settings_file import (
+    SECRET_VARIABLES,
+    file_setting,
+    setting,
+    settings_in_force,
+)
 from orbiter.memory.cli._text import one_line
 
 __all__ = ["app"]
@@ -76,6 +81,10 @@ def config(
     server = [
         (name, _usual_keys(url) if (name, source) == ("keys", "default") else value, source)
         for name, value, source in settings_in_force(get_command(serve.app), config)
+    ]
+    server += [
+        (name, "set", variable) if os.environ.get(variable) else (name, "–", "default")
+        for name, variable in SECRET_VARIABLES.items()
     ]
     if run.out.is_json:
         data = {name: {"value": value, "from": source} for name, value, source in rows}

@@ -16,7 +16,7 @@ import typer
 from orbiter.memory.backends.registry import is_http_url
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
-from orbiter.memory.cli._output import say_later
+from orbiter.memory.cli._output import note_wait
 from orbiter.memory.cli._settings_file import (
     WORKER_LOG,
     LogLevel,
@@ -262,7 +262,7 @@ async def until_stopped(
     with log, ExitStack() as stack:
         if link is not None:
             await link.connect()
-        note = say_later(f"waiting for {memory.url} to open")
+        note = note_wait(memory.url)
         async with serving(application, settings=settings) as url:
             note.cancel()
             stop = stack.enter_context(_on_signals(is_worker=link is not None))
