@@ -5,9 +5,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,8 @@ from tests.timing import HANG
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMMAND = [sys.executable, "-m", "orbiter.memory.cli"]
+USER = 65534
+"""A user without rights, if the tests run as root."""
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -63,13 +69,67 @@ def test_the_image_is_built_of_few_files_and_no_secrets() -> None:
     assert any("[server,local,postgres,redis,oidc,otel]" in rest for _, rest in instructions())
 
 
+@pytest.fixture(scope="module")
+def installed_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield the command of the built wheel, in an environment that any user may read.
+
+    What it needs is taken from this environment, so no index is asked; the package is not.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="orbiter-image-"))
+    folder.chmod(0o755)
+    wheels = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    site = Path(
+        sysconfig.get_path("purelib", "venv", vars={"base": str(venv), "platbase": str(venv)})
+    )
+    pip = [sys.executable, "-m", "pip", "--python", str(venv / "bin/python"), "install"]
+    pip += ["--no-index", "--no-deps", "--quiet", str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    # A line of a `.pth` file adds a folder, and does not read the `.pth` files in it: an editable
+    # install of the package is not seen.
+    (site / "needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    code = "import orbiter.memory; print(orbiter.memory.__file__)"
+    imported = subprocess.run(
+        [venv / "bin/python", "-I", "-c", code], check=True, capture_output=True, text=True
+    )
+    assert imported.stdout.startswith(str(site)), imported.stdout
+    yield venv / "bin/orbiter-memory"
+    shutil.rmtree(folder)
+
+
+def may_be_another_user() -> bool:
+    """Tell whether the tests run as root, with an interpreter that others may run, too."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        subprocess.run([sys.executable, "-c", ""], check=True, user=USER, cwd="/")
+    except OSError:  # it lies in root's own folder
+        return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="users and signals of POSIX")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(
-    tmp_path: Path, scheme: str
+    installed_command: Path, scheme: str
 ) -> None:
+    # Not in `tmp_path`, which only its owner may enter.
+    folder = installed_command.parents[2] / scheme
+    tmp_path, work = folder / "data", folder / "work"
+    for each in (tmp_path, work):
+        each.mkdir(parents=True)
+    work.chmod(0o555)
+    # As the image does: as a user without rights, where nothing can be written.
+    as_user: dict[str, Any] = {"cwd": work, "timeout": HANG}
+    if may_be_another_user():
+        os.chown(tmp_path, USER, USER)
+        as_user |= {"user": USER, "group": USER, "extra_groups": []}
     env = {name: value.replace("/data", str(tmp_path)) for name, value in variables().items()}
     env |= {"PATH": os.environ["PATH"], "ORBITER_MEMORY_MODEL": "none"}
-    env |= {"PYTHONPATH": str(ROOT / "src")}
     if scheme == "https":
         pem = tmp_path / "server.pem"
         trustme.CA().issue_cert("memory.example.com").private_key_and_cert_chain_pem.write_to_path(
@@ -78,19 +138,24 @@ def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(
         env |= {"ORBITER_MEMORY_TLS_CERT": str(pem), "ORBITER_MEMORY_TLS_KEY": str(pem)}
     env["ORBITER_MEMORY_PORT"] = "0"
     assert json.loads(last("ENTRYPOINT")) == ["orbiter-memory"]
-    start = [*COMMAND, *json.loads(last("CMD"))]
+    program = str(installed_command)
+    start = [program, *json.loads(last("CMD"))]
 
-    without = subprocess.run(
-        start, env=env, check=False, capture_output=True, text=True, timeout=HANG
+    without: subprocess.CompletedProcess[str] = subprocess.run(
+        start, env=env, check=False, capture_output=True, text=True, **as_user
     )
     assert without.returncode == 2  # nobody may come in yet
     assert "keys create" in without.stderr
 
-    subprocess.run(
-        [*COMMAND, "keys", "create", "--user", "alice"], env=env, check=True, timeout=HANG
-    )
+    subprocess.run([program, "keys", "create", "--user", "alice"], env=env, check=True, **as_user)
+    del as_user["timeout"]
     with subprocess.Popen(
-        [*start, "--json"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*start, "--json"],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **as_user,
     ) as process:
         try:
             assert process.stdout is not None
@@ -98,10 +163,9 @@ def test_what_the_image_starts_answers_its_check_and_ends_when_it_is_told(
             port = str(httpx.URL(url).port)
             check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
             assert (url.partition(":")[0], check[0]) == (scheme, "orbiter-memory")
-            asked = [*COMMAND, *check[1:]]
-            subprocess.run(
-                asked, env={**env, "ORBITER_MEMORY_PORT": port}, check=True, timeout=HANG
-            )
+            asked = [program, *check[1:]]
+            at_port = {**env, "ORBITER_MEMORY_PORT": port}
+            subprocess.run(asked, env=at_port, check=True, timeout=HANG, **as_user)
             process.send_signal(signal.SIGTERM)
             _, log = process.communicate(timeout=HANG)
         finally:
