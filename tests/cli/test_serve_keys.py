@@ -390,6 +390,18 @@ async def test_a_file_is_not_said_to_be_waited_for(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "note: waiting for redis://127.0.0.1/0 to open\n"
 
 
+def test_a_file_that_may_only_be_read_is_answered_with_a_copy(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.remember("likes tea")
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    result = cli("serve", "--read-only", "--port", "0", "--no-mcp", "--no-dashboard")
+
+    assert result.exit_code == 1
+    assert f"`{cli.url}` cannot be written by this user" in result.stderr
+    assert "copy it to a folder that can be written" in result.stderr
+
+
 def test_what_is_kept_of_a_revoked_key_is_removed(cli: Cli) -> None:
     key = cli.json("keys", "create", "--user", "alice", "--name", "Alice's phone")["id"]
     cli.ok("keys", "create", "--user", "bob")

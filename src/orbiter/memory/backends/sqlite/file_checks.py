@@ -334,8 +334,11 @@ def _check_place(path: str) -> list[str]:
 
 def _look_at(path: str) -> list[str]:
     if not os.access(path, os.R_OK | os.W_OK):
+        missing = "written" if os.access(path, os.R_OK) else "read and written"
         raise StorageError(
-            f"`{path}` cannot be read and written by this user; change its owner or mode"
+            f"`{path}` cannot be {missing} by this user; change its owner or mode, or copy it to a "
+            "folder that can be written. Whoever only reads needs that, too: SQLite makes files "
+            "beside it, and words are indexed when they are searched"
         )
     # A file that is being written back, or was when the power failed, is completed from these.
     has_wal, has_journal = _size(f"{path}-wal") > 0, _size(f"{path}-journal") > 0
