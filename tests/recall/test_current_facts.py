@@ -178,6 +178,115 @@ async def test_a_key_with_many_earlier_values_hides_neither_its_value_nor_other_
     assert _of(asked, "town 7").replaced_by == places[-1].id
 
 
+def _count_reads(store: Any) -> list[int]:
+    """Return a list that gets how many items each read of *store* returns from now on."""
+    sizes: list[int] = []
+
+    def counting(read: Any, size_of: Any) -> Any:
+        async def counted(*args: Any, **options: Any) -> Any:
+            answer = await read(*args, **options)
+            sizes.append(size_of(answer))
+            return answer
+
+        return counted
+
+    for name in ("search", "nearest", "deciding_facts"):
+        setattr(store, name, counting(getattr(store, name), len))
+    store.match_words = counting(store.match_words, lambda matches: len(matches.items))
+    return sizes
+
+
+def _values_of(user_id: str, count: int, **fields: Any) -> list[FactMemory]:
+    """Return so many values of one key that are not alike, one a day, the last one yesterday."""
+    metadata = MemoryMetadata(user_id=user_id)
+    start = datetime.now(UTC) - timedelta(days=count)
+    every = []
+    for number in range(count):
+        since = start + timedelta(days=number)
+        name = "".join(chr(97 + int(digit)) for digit in f"{number * 7919 % 9973:04}")
+        fields |= {"metadata": metadata, "recorded_at": since, "created_at": since}
+        every.append(FactMemory(key="city", value=f"{name}ville", valid_from=since, **fields))
+    return every
+
+
+@MODELS
+async def test_a_recall_reads_and_weighs_no_more_the_more_earlier_values_a_fact_has(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    counts = (30, 300, 900)
+    async with opened(model) as store:
+        for count in counts:
+            places = _values_of(f"u{count}", count)
+            note = MemoryItem(content="A city needs trees.", metadata=places[0].metadata)
+            await store.add_many([note, *places])
+        await store.catch_up()
+        sizes, reads, weighed = _count_reads(store), [], []
+        for count in counts:
+            sizes.clear()
+            found = await recall(store, "Which city?", scope=MemoryMetadata(user_id=f"u{count}"))
+            reads.append(sum(sizes))
+            weighed.append(found.considered)
+            values = _values_of(f"u{count}", count)
+            assert _values(found)[:2] == [values[-1].value, values[-2].value]
+            assert "A city needs trees." in [hit.item.content for hit in found]
+
+    is_sqlite = isinstance(store, SQLiteMemoryStore)  # which leaves them out by itself
+    assert max(reads) <= (60 if is_sqlite else 500)
+    assert reads[2] <= reads[1] + 10
+    assert max(weighed) <= 20
+
+
+@MODELS
+async def test_an_earlier_value_is_found_among_hundreds_by_its_name_its_time_and_its_filter(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    places = _values_of("ann", 400)
+    old = places[50]
+    day = f"{old.valid_from:%Y-%m-%d}"
+    async with opened(model) as store:
+        await store.add_many(places)
+
+        named = await recall(store, f"Was {old.value} my city?", scope=ANN)
+        dated = await recall(store, f"Which city was mine on {day}?", scope=ANN)
+        before = await recall(store, "Which city?", scope=ANN, until=places[60].created_at)
+        past = await recall(store, "When did I live in which city?", scope=ANN, k=12)
+
+    assert set(_values(named)[:2]) == {places[-1].value, old.value}
+    assert _of(named, old.value).replaced_by == places[-1].id
+    assert _of(named, old.value).span is not None
+    assert _of(named, old.value).span.end == places[51].valid_from  # type: ignore[union-attr]
+    assert old.value in _values(dated)
+    assert set(_values(before)) <= {place.value for place in places[:60]}
+    assert _values(before)[0] == places[59].value
+    assert len(_values(past)) == 12
+
+
+async def test_values_that_were_wrong_do_not_hide_the_one_that_holds() -> None:
+    right, *wrong = _values_of("ann", 40)
+    gone = [each.model_copy(update={"retracted_at": each.recorded_at}) for each in wrong]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([right, *gone])
+
+        found = await recall(store, "Which city?", scope=ANN, mode="words")
+
+    assert _values(found) == [right.value]
+
+
+async def test_a_value_that_holds_again_after_another_has_the_dates_of_that() -> None:
+    home, *others = _values_of("ann", 40)
+    visit = others[-1].model_copy(update={"valid_to": others[-1].valid_from + timedelta(hours=1)})
+    early = [each.model_copy(update={"valid_from": home.valid_from}) for each in others[:-1]]
+    last = early[-1]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([home, *early, visit])
+
+        found = await recall(store, "Which city?", scope=ANN, mode="words")
+
+    assert _values(found) == [last.value, visit.value]
+    assert found[0].span is not None
+    assert found[0].span.start == visit.valid_to
+
+
 @MODELS
 async def test_many_values_in_one_scope_hide_no_value_of_the_same_key_in_another(
     opened: Opening, model: HashEmbeddings | None

@@ -22,9 +22,8 @@ from orbiter.memory.model.facts import (
     holding,
     latest,
 )
-from orbiter.memory.model.facts.spans import NO_END
+from orbiter.memory.model.facts.spans import NO_END, FactIndex
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
-from orbiter.memory.model.protocols import FactIndex
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, require_text
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ __all__ = [
     "ConversationStore",
     "DetailStore",
     "Embeddings",
-    "FactIndex",
     "HistoryStore",
     "InsertStore",
     "LexicalStore",
@@ -221,22 +220,6 @@ class VectorStore(Protocol, metaclass=StructuralMeta):
 
     async def catch_up(self, *, within: float | None = None) -> int:
         """Index and embed what waits, for at most *within* seconds; return how many items wait."""
-        ...
-
-
-@runtime_checkable
-class FactIndex(Protocol, metaclass=StructuralMeta):
-    """A store that finds what decides, among all that was ever said of a fact's key."""
-
-    async def deciding_facts(
-        self, key: str, *, metadata: MemoryMetadata, as_of: datetime, known_at: datetime
-    ) -> list[MemoryItem]:
-        """Return what decides which fact of *key* holds at *as_of*, as known at *known_at*.
-
-        These are the assertion that goes before all others then, which may be an end; the next one
-        that begins after it; and the one of which something became known last, drafts included.
-        They are of just the scope that *metadata* names. There may be others among them.
-        """
         ...
 
 

@@ -154,6 +154,8 @@ class Query:
     """Created before this instant."""
     where: Where | None = None
     """What must hold of fields and of keys of `metadata.extra`, as `filters.py` says."""
+    max_per_fact: int | None = None
+    """At most so many values of one fact are wanted, the best; a store may return more."""
     needle: str = field(init=False, repr=False, compare=False)
     """The text as it is looked for: case-folded."""
     condition: Condition | None = field(init=False, repr=False, compare=False)
@@ -161,6 +163,8 @@ class Query:
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
+        if self.max_per_fact is not None:
+            check_size("max_per_fact", self.max_per_fact)
         _check_kind("query", self.text, str, "a string")
         if self.memory_type is not None:
             _check_kind("memory_type", self.memory_type, str, 'a string, such as "human"')

@@ -38,8 +38,10 @@ from orbiter.memory.recall._date_phrases import named_day
 from orbiter.memory.recall._dates import FIRST, Span, closeness
 from orbiter.memory.recall._dedupe_query import (
     MAX_READ,
+    fetch,
     fetch_distinct,
     limit_per_cluster,
+    limit_per_fact,
     newest_of,
 )
 from orbiter.memory.recall._features import names_speaker, terms_of
@@ -144,10 +146,11 @@ async def look(
     text = shortened(text)
     newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
-        matches, latest = await both(_by_words(store, text, _some(query), now=now), newest)
+        matches, latest = await both(_by_words(store, text, _some(query)), newest)
         user = unnamed_user(text, query.metadata, matches.frequency, matches.items)
     else:
         matches, latest, user = WordMatches([], {}, 0), await newest, None
+    latest, _ = limit_per_fact(latest, query.max_per_fact)
     names = names_in(items := [*matches.items, *latest])
     speakers = {name for item in items if (name := speaker_of(item, names)) is not None}
     question = read(text, speakers=speakers, user=user, now=now)
@@ -181,7 +184,7 @@ async def fill_pool(
     """Return the items that may answer a question, with what was said around them."""
     question, matches, newest, names, now = seen
     nearby = None if vector is None else _Nearest(store, vector.whole)
-    near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(query))
+    near: Sequence[MemoryItem] = [] if nearby is None else await fetch(nearby.ask, _some(query))
     dated = await _dated(store, question, query, nearby, now=now)
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     clusters = await apart(are_many(known.values()), find_clusters, known.values())
@@ -277,7 +280,7 @@ class _Nearest:
         return stretches
 
 
-async def _by_words(store: MemoryStore, text: str, asked: Query, *, now: datetime) -> WordMatches:
+async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
     """Return what holds words of *text*, and how common these are."""
     if not isinstance(store, LexicalStore):
         return WordMatches([], {}, 0)
@@ -287,13 +290,7 @@ async def _by_words(store: MemoryStore, text: str, asked: Query, *, now: datetim
         answers.append(await store.match_words(terms, some))
         return [as_indexed(item) for item in answers[-1].items]
 
-    def terms_of_now() -> Sequence[str]:
-        """Return the terms; none if the past is asked about, of which every value may tell."""
-        question = read(text, now=now)
-        is_past = question.asks_past or question.asks_when or question.times or question.offsets
-        return () if is_past else terms
-
-    items = await fetch_distinct(ask, asked, enough=_DIFFERENT, terms=terms_of_now)
+    items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
     return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
 
 
@@ -401,6 +398,7 @@ async def _of_span(
         lists["words"] = [as_indexed(item) for item in matches.items]
     if nearby is not None:
         lists["meaning"] = await nearby.ask(some)
+    lists = {name: limit_per_fact(each, some.max_per_fact)[0] for name, each in lists.items()}
     ask = partial(newest_of, store)
     newest = await fetch_distinct(ask, some, enough=_DATED // 2)
     lists["newest"] = [item for item in newest if some.since <= item.created_at < some.until]

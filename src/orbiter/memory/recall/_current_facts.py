@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import NamedTuple
 
-from orbiter.memory.model.facts import FactMemory, FactSpan, dated, holding, timeline
+from orbiter.memory.model.facts import FactMemory, FactSpan, dated, holding, latest, timeline
 from orbiter.memory.model.facts.assertion import ALWAYS
-from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
+from orbiter.memory.model.facts.spans import NO_END, FactIndex, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.recall._dates import Span
 from orbiter.memory.recall._explanation import (
     FACT,
@@ -26,6 +26,7 @@ from orbiter.memory.recall._explanation import (
     Reason,
     replaced_by,
 )
+from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
@@ -38,6 +39,11 @@ _HELD = 0.1
 """Points by which others stand behind what holds, which has the best place of its key."""
 _NEXT = 0.01
 """Points between those that held at the time asked about."""
+
+_MAX_CROWDED = 4
+"""Keys of which not all values are read: it takes a statement for each, and one for all others."""
+_MAX_STARTS = 40
+"""Values of one key up to which that is worth it."""
 
 _Key = tuple[str | None, ...]
 """Whose fact it is, and its key."""
@@ -114,23 +120,56 @@ async def judged(
 
 
 async def _known(
-    store: MemoryStore, found: Iterable[FactMemory], asked: RecallRequest, question: Question
+    store: MemoryStore, values: Iterable[FactMemory], asked: RecallRequest, question: Question
 ) -> dict[_Key, _Known]:
-    """Read what else is asserted of the keys found, as far as it is trusted enough."""
-    earliest: dict[_Key, datetime] = {}
-    for fact in found:
-        key = _key(fact)
-        earliest[key] = min(fact.valid_from, earliest.get(key, fact.valid_from))
-    keys = sorted({key[-1] or "" for key in earliest})
+    """Read what else is asserted of the keys of *values*, as far as it is trusted enough."""
+    groups: dict[_Key, list[FactMemory]] = {}
+    for fact in values:
+        groups.setdefault(_key(fact), []).append(fact)
+    since = {key: min(fact.valid_from for fact in each) for key, each in groups.items()}
+    times = periods_asked(question.times)
     some = replace(asked.filters, since=None, until=None, where=asked.trusted)
     facts: dict[_Key, list[FactMemory]] = {}
-    for fact in await assertions(store, some, keys):
-        facts.setdefault(_key(fact), []).append(fact)
-    times = periods_asked(question.times)
+    if some.max_per_fact is not None and not times and isinstance(store, FactIndex):
+        crowded = [key for key, each in groups.items() if len(each) >= some.max_per_fact]
+        for key in crowded[:_MAX_CROWDED]:
+            near = await _neighbours(store, groups[key], some, asked.now)
+            facts |= {key: near} if near else {}
+    left = sorted({key[-1] or "" for key in groups.keys() - facts.keys()})
+    others: dict[_Key, list[FactMemory]] = {}
+    for fact in await assertions(store, some, left) if left else ():
+        others.setdefault(_key(fact), []).append(fact)
     return {
-        key: _of_key(each, times, asked.now, since=ALWAYS if times else earliest.get(key, ALWAYS))
-        for key, each in facts.items()
+        key: _of_key(each, times, asked.now, since=ALWAYS if times else since.get(key, ALWAYS))
+        for key, each in (others | facts).items()
     }
+
+
+async def _neighbours(
+    store: FactIndex, values: Sequence[FactMemory], query: Query, now: datetime
+) -> list[FactMemory]:
+    """Return what decides when each of *values* held, all of one key, and what holds now.
+
+    Where each holds until the next one, that is the next of each. Nothing is returned where more
+    would be needed: what holds is none of them, some end by themselves, or are trusted too little,
+    or a clock is ahead.
+    """
+    starts = sorted({fact.valid_from for fact in values})
+    if len(starts) > _MAX_STARTS:
+        return []
+    key, clock = values[0].key, datetime.now(UTC)
+    items = await store.deciding_facts(
+        key, metadata=values[0].metadata, as_of=now, known_at=NO_END, starts=starts
+    )
+    facts = [item for item in items if isinstance(item, FactMemory) and item.key == key]
+    known = [fact for fact in facts if fact.is_known(NO_END)]
+    holds = holding(known, as_of=now, known_at=NO_END)
+    is_enough = (
+        (holds is None or holds.valid_from in starts)
+        and all(fact.valid_to is None and query.fits(fact) for fact in known)
+        and all(latest(fact) <= clock for fact in facts)
+    )
+    return known if is_enough else []
 
 
 def _of_key(
@@ -246,7 +285,9 @@ def _that_speak(
     """
     if question.times or question.asks_when:
         return {one.item.id for one in others}
-    asked = frozenset(words.terms(question.text))
+    keys = {one.item.metadata.extra.get("fact") for one in others}
+    of_keys = (words.terms(str(key).replace("_", " ")) for key in keys)
+    asked = frozenset(words.terms(question.text)).difference(*of_keys)
     starts = {one.item.id: spans[one.item.id].start for one in others}
     held = [name for name, start in starts.items() if start <= now]
     coming = [name for name, start in starts.items() if start > now]
@@ -254,18 +295,8 @@ def _that_speak(
     return {
         one.item.id
         for one in others
-        if one.item.id in near
-        or asked.intersection(_terms(one.item)).difference(_key_terms(one.item))
+        if one.item.id in near or not asked.isdisjoint(terms_of(one.item))
     }
-
-
-def _terms(item: MemoryItem) -> frozenset[str]:
-    return frozenset(words.terms(item.content))
-
-
-def _key_terms(item: MemoryItem) -> frozenset[str]:
-    assert isinstance(item, FactMemory)  # noqa: S101 - only facts get here
-    return frozenset(words.terms(item.key.replace("_", " ")))
 
 
 def _with(one: Scored, points: float) -> Scored:

@@ -1,12 +1,15 @@
 """Repeated queries: where an answer is full of what is of no use, the store is asked for the rest.
 
 A store answers with the best of what matches. If most of that says the same, it is asked again for
-what says something else, a bounded number of times. So it is if some of the newest are not indexed.
+what says something else, a bounded number of times. So it is if most are earlier values of a fact,
+of which few are of use, or if some of the newest are not indexed.
 """
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
@@ -14,12 +17,18 @@ from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.recall._candidate_pool import are_many, as_indexed
-from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
 from orbiter.memory.tasks.offload import apart
-from orbiter.memory.text import words
 
-__all__ = ["MAX_READ", "and_where", "fetch_distinct", "limit_per_cluster", "newest_of"]
+__all__ = [
+    "MAX_READ",
+    "and_where",
+    "fetch",
+    "fetch_distinct",
+    "limit_per_cluster",
+    "limit_per_fact",
+    "newest_of",
+]
 
 MAX_READ = 10_000
 """Items that are read of a store which has no other filters than the basic ones."""
@@ -34,10 +43,6 @@ _LINKED = 20
 """Copies of a flood that are weighed, and told as repeats."""
 _SHARE = 0.85
 """Share of a flood's text that all must have to the letter to be told by it alone."""
-_SHARE_OF_KEY = 0.7
-"""The same for values of one fact: what holds of it is never missed."""
-_MAX_FACTS = 16
-"""Facts whose values are left out by their text: each takes a condition for every field."""
 _LONGEST = 1_000
 _COMPARED = 16
 
@@ -93,21 +98,73 @@ async def _read_newest(
     )
 
 
+_Fact = tuple[str | None, ...]
+"""Whose fact it is, and its key."""
+_scope_of = attrgetter(*SCOPE_FIELDS)
+
+
+def limit_per_fact(
+    items: Sequence[MemoryItem], max_values: int | None
+) -> tuple[list[MemoryItem], set[_Fact]]:
+    """Return *items* with the first *max_values* of each fact, and the facts that have more.
+
+    What was retracted, or only ends a fact, is never a hit: it is not counted, and goes with them.
+    """
+    if max_values is None or len(items) <= max_values:
+        return list(items), set()
+    counts: Counter[_Fact] = Counter()
+    kept: list[MemoryItem] = []
+    for item in items:
+        key = item.metadata.extra.get("fact") if item.memory_type == "fact" else None
+        if isinstance(key, str):
+            fact = (*_scope_of(item.metadata), key)
+            if getattr(item, "retracted_at", None) is None and not getattr(item, "is_end", False):
+                counts[fact] += 1
+            if counts[fact] > max_values:
+                continue
+        kept.append(item)
+    return kept, {fact for fact, count in counts.items() if count > max_values}
+
+
+async def fetch(ask: Ask, query: Query) -> list[MemoryItem]:
+    """Return what *ask* finds, best first, at most `query.max_per_fact` values of each fact.
+
+    If a store filled its answer with more of them, it is asked again for what else there is.
+    """
+    items, facts = list(await ask(query)), set[_Fact]()
+    size = len(items)
+    for _ in range(_TIMES):
+        items, more = limit_per_fact(items, query.max_per_fact)
+        if more <= facts or size < query.limit:
+            break
+        facts |= more
+        others: Where = {"$and": [_is_another(fact) for fact in sorted(facts, key=repr)]}
+        try:
+            rest = await ask(replace(query, where=and_where(query.where, others)))
+        except QueryError:  # the caller's filter is as large as one can be
+            break
+        size, known = len(rest), {item.id for item in items}
+        items += [item for item in rest if item.id not in known]
+    return items
+
+
+def _is_another(fact: _Fact) -> Where:
+    """Return the filter that leaves out the values of a fact."""
+    *scope, key = fact
+    names = ("memory_type", "fact", *SCOPE_FIELDS)
+    return {"$not": dict(zip(names, ("fact", key, *scope), strict=True))}
+
+
 async def fetch_distinct(
-    ask: Ask,
-    asked: Query,
-    *,
-    enough: int,
-    first: Sequence[MemoryItem] | None = None,
-    terms: Callable[[], Collection[str]] = tuple,
+    ask: Ask, asked: Query, *, enough: int, first: Sequence[MemoryItem] | None = None
 ) -> list[MemoryItem]:
     """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
 
-    Of a flood that filled the answer, some copies are among it. What was found later comes later:
-    it was no better than the copies before it. If it has been asked already, these were *first*.
-    If *terms* returns those asked for, a flood of values of one fact is left out by its key, as if
-    it were all found, unless a value is asked for.
+    Of a flood that filled the answer, some copies are among it, and of the values of a fact as many
+    as `fetch` returns. What was found later comes later: it was no better than the copies before
+    it. If it has been asked already, these were *first*.
     """
+    ask = partial(fetch, ask)
     found = {item.id: item for item in (await ask(asked) if first is None else first)}
     is_all, out = len(found) < asked.limit, _Excluded()
     clusters = Clusters()
@@ -117,7 +174,6 @@ async def fetch_distinct(
             clusters = await apart(are_many(items), find_clusters, items)
         if is_all or not clusters or _count_different(found, clusters) >= enough:
             break
-        out.terms = out.terms or frozenset(terms())
         for numbers in (clusters.copies, clusters.series):
             copies = [item for key, item in found.items() if key in numbers]
             await apart(are_many(copies), out.take, copies, numbers)
@@ -171,18 +227,12 @@ def _count_different(found: Mapping[str, MemoryItem], clusters: Clusters) -> int
     return len(limit_per_cluster(found.values(), clusters, max_copies=1, max_of_series=1))
 
 
-_Fact = tuple[tuple[str, str | None], ...]
-"""The fields that all values of one fact share: its key, and whose it is."""
-
-
 class _Excluded:
     """What a store is to leave out: by its text, by most of its text, or one by one."""
 
     def __init__(self) -> None:
-        self.terms: frozenset[str] = frozenset()
         self.texts: set[str] = set()
-        self.chunks: set[tuple[_Fact, str]] = set()
-        """Each with the fact whose values it is left out of, or with none, of everything."""
+        self.chunks: set[str] = set()
         self.ids: set[str] = set()
 
     def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
@@ -193,35 +243,21 @@ class _Excluded:
         for cluster in by_cluster.values():
             counts = Counter(item.content for item in cluster)
             self.texts |= {text for text, count in counts.items() if count >= _COPIES}
-            by_words: dict[tuple[_Fact, str], list[MemoryItem]] = {}
+            by_words: dict[str, list[MemoryItem]] = {}
             for item in cluster:
                 if item.content not in self.texts:
-                    which = self._fact(item), without_digits(item.content)
-                    by_words.setdefault(which, []).append(item)
-            for (fact, _), same in by_words.items():
-                share = _SHARE_OF_KEY if fact else _SHARE
+                    by_words.setdefault(without_digits(item.content), []).append(item)
+            for same in by_words.values():
                 texts = [item.content for item in same]
-                is_flood = len(same) > _LINKED and not (fact and len(self.chunks) >= _MAX_FACTS)
-                chunk = _common(texts, share) if is_flood else ""
-                self.chunks |= {(fact, chunk)} if chunk else set()
+                chunk = _common(texts) if len(same) > _LINKED else ""
+                self.chunks |= {chunk} if chunk else set()
                 self.ids |= set() if chunk else {item.id for item in same}
-
-    def _fact(self, item: MemoryItem) -> _Fact:
-        """Return the fact that an item is a value of, if nothing but its key is asked for."""
-        key = item.metadata.extra.get("fact") if item.memory_type == "fact" else None
-        if not self.terms or not isinstance(key, str):
-            return ()
-        if not self.terms & terms_of(item) <= frozenset(words.terms(key.replace("_", " "))):
-            return ()
-        scope = ((name, getattr(item.metadata, name)) for name in SCOPE_FIELDS)
-        return (("memory_type", "fact"), ("fact", key), *scope)
 
     @property
     def where(self) -> Where:
         """The filter that leaves it out."""
         parts: list[Where] = [
-            {"$not": {"content": {"$contains": each}, **dict(fact)}}
-            for fact, each in sorted(self.chunks, key=repr)
+            {"$not": {"content": {"$contains": each}}} for each in sorted(self.chunks)
         ]
         if self.texts:
             parts.append({"content": {"$nin": sorted(self.texts)}})
@@ -234,8 +270,8 @@ class _Excluded:
         return max(limit, _MAX_ITEMS) if self.ids else limit
 
 
-def _common(texts: Sequence[str], share: float) -> str:
-    """Return what all *texts* hold to the letter, if that is such a share of what they hold."""
+def _common(texts: Sequence[str]) -> str:
+    """Return what all *texts* hold to the letter, if that is most of what they hold."""
     some = sorted(set(texts), key=lambda text: (len(text), text))[
         :: max(1, len(texts) // _COMPARED)
     ]
@@ -245,7 +281,7 @@ def _common(texts: Sequence[str], share: float) -> str:
     for text in some[1:]:
         if common not in text:
             common = _longest_common(common, text)
-    return common if len(common) >= share * len(some[len(some) // 2]) else ""
+    return common if len(common) >= _SHARE * len(some[len(some) // 2]) else ""
 
 
 def _longest_common(one: str, other: str) -> str:

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
@@ -20,7 +21,7 @@ from orbiter.memory.recall._candidates import (
     nearest,
     newest_that_differ,
 )
-from orbiter.memory.recall._dedupe_query import newest_of
+from orbiter.memory.recall._dedupe_query import fetch, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise, terms_of
 from orbiter.memory.recall._query_analysis import (
@@ -105,6 +106,13 @@ async def by_all(
         is_found = table.matched[one.place] or table.columns["date"][one.place]
         return bool(is_found) or is_talk(one.item, seen.names) or _relevance(one) > 0
 
+    known: dict[int, Mapping[str, float]] = {}
+
+    def measured(one: Scored) -> Mapping[str, float]:
+        if one.place not in known:  # asked for several times of each hit
+            known[one.place] = measures(question, pool, table, one.place)
+        return known[one.place]
+
     candidates = Candidates(
         question,
         in_words(question),
@@ -112,7 +120,7 @@ async def by_all(
         lambda one: reasons(question, pool, table, one),
         is_worthy,
         pool.clusters,
-        measures=lambda one: measures(question, pool, table, one.place),
+        measures=measured,
     )
     if beside:  # whoever weighs more than the question decides about the order
         return candidates
@@ -139,10 +147,13 @@ _FACT, _IS_SO, _HAPPENED = 0.9, 0.8, 0.5
 async def about_user(store: MemoryStore, request: RecallRequest, question: Question) -> Candidates:
     """Return what users said about themselves, the most informative first, spread over topics."""
     some = replace(request.filters, limit=_MAX_ABOUT_USER)
-    items = {item.id: as_indexed(item) for item in await newest_of(store, some)}
+    items = {item.id: item for item in await fetch(partial(newest_of, store), some)}
     if isinstance(store, LexicalStore):
-        matches = await store.match_words(_ABOUT_USER, some)
-        items |= {item.id: as_indexed(item) for item in matches.items}
+
+        async def ask(query: Query) -> Sequence[MemoryItem]:
+            return (await store.match_words(_ABOUT_USER, query)).items
+
+        items |= {item.id: as_indexed(item) for item in await fetch(ask, some)}
     likely = {item.id: _about_user(item) for item in items.values()}
     left = {item.id: terms_of(item) for item in items.values() if likely[item.id]}
     covered: Counter[str] = Counter()

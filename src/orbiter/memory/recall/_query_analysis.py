@@ -20,6 +20,7 @@ from orbiter.memory.text import languages, words
 __all__ = [
     "Question",
     "asks",
+    "asks_history",
     "in_words",
     "is_question",
     "matter_of",
@@ -172,6 +173,16 @@ def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
     return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
 
 
+def asks_history(text: str, *, now: datetime) -> bool:
+    """Tell whether a question is about the past or a time, so that what held once may answer it."""
+    has_times = bool(spans(text, now=now) or offsets(text))
+    return has_times or _asks_when(text) or _is_of_past(text, has_times)
+
+
+def _asks_when(text: str) -> bool:
+    return _WHEN.match(text) is not None or asks_when(text)
+
+
 def is_question(content: str) -> bool:
     """Tell whether a text is a question, by its mark or by how it begins."""
     text = content.rstrip()
@@ -273,7 +284,7 @@ def read(
         as_statement=as_statement,
         times=times,
         offsets=from_events,
-        asks_when=_WHEN.match(text) is not None or asks_when(text),
+        asks_when=_asks_when(text),
         asks_you=_YOU.search(text) is not None,
         asks_past=_is_of_past(text, bool(times or from_events)),
         asks_now=_NOW.search(text) is not None,

@@ -24,7 +24,7 @@ from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
-from orbiter.memory.recall._query_analysis import Question, matter_of, shortened
+from orbiter.memory.recall._query_analysis import Question, asks_history, matter_of, shortened
 from orbiter.memory.recall._replaced import prefer_newer
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
@@ -35,6 +35,10 @@ from orbiter.memory.text.words import passages, terms, tokens
 __all__ = ["RecallOptions", "check_scope", "recall"]
 
 _T = TypeVar("_T")
+
+_VALUES, _PAST_VALUES = 5, 10
+"""Values of one fact that are weighed, of those that match as well the newest. If the past is asked
+about, or a time, they are more, and at least as many as the hits."""
 
 
 def _no_model() -> str:
@@ -143,6 +147,11 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         return RecallResult(mode=mode, question="asks for nothing")
     check_store(store, mode)
     matter = None if spread is False or mode == "recent" else matter_of(shortened(query))
+    is_spread = matter is not None or (spread is True and mode != "recent")
+    # Every value counts if they are told over time, reviewed, or listed as the newest.
+    if filters.status is MemoryStatus.ACCEPTED and mode != "recent" and not is_spread:
+        is_past = asks_history(shortened(query), now=moment)
+        filters = replace(filters, max_per_fact=max(k, _PAST_VALUES) if is_past else _VALUES)
     request = RecallRequest(
         matter or query,
         filters,
@@ -153,7 +162,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
         min_relevance=min_relevance,
-        spread=matter is not None or (spread is True and mode != "recent"),
+        spread=is_spread,
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:

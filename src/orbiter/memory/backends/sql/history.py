@@ -176,7 +176,12 @@ def versions(past: Rows, now: Rows) -> "list[ItemVersion]":
 
 
 def deciding_facts(
-    dialect: Dialect, key: str, metadata: MemoryMetadata, moment: datetime, known_at: datetime
+    dialect: Dialect,
+    key: str,
+    metadata: MemoryMetadata,
+    moment: datetime,
+    known_at: datetime,
+    starts: Sequence[datetime] = (),
 ) -> Steps[Rows]:
     """Return the rows of the assertions that decide what holds of a fact's key at a moment.
 
@@ -197,13 +202,21 @@ def deciding_facts(
     covers = f"({fact['valid_to']} IS NULL OR {fact['valid_to']} > {then})"
     start, since = fact["valid_from"], fact["recorded_at"]
     ranked = f"ORDER BY {start} DESC, {since} DESC, id DESC LIMIT 1"
-    parts = (
+    parts = [
         f"{named} AND {start} <= {then} AND {knows} AND {covers} {ranked}",
         f"{named} AND {start} > {then} AND {knows} ORDER BY {start}, {since}, id LIMIT 1",
         f"{named} ORDER BY {fact['latest']} DESC LIMIT 1",
         f"{fact['key']} IS NULL",
-    )
-    rows = f"SELECT {dialect.columns} FROM memory_items WHERE {' AND '.join(scope)}"
-    rows += f" AND {dialect.not_expired()}"
+    ]
+    source = f"FROM memory_items WHERE {' AND '.join(scope)} AND {dialect.not_expired()}"
+    rows = f"SELECT {dialect.columns} {source}"
+    if starts:
+        begun = [args.bind(iso(each.astimezone(UTC))) for each in starts]
+        after = (
+            f"(SELECT {start} {source} AND {named} AND {start} > {each} AND {knows}"
+            f" ORDER BY {start} LIMIT 1)"
+            for each in begun
+        )
+        parts.append(f"{named} AND {start} IN ({', '.join((*begun, *after))})")
     read = (f"SELECT * FROM ({rows} AND {part}) AS part" for part in parts)
     return (yield Statement(" UNION ALL ".join(read), args))

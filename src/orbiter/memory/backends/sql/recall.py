@@ -325,11 +325,17 @@ class SQLRecall(SQLDatabase):
         return both
 
     async def deciding_facts(
-        self, key: str, *, metadata: MemoryMetadata, as_of: datetime, known_at: datetime
+        self,
+        key: str,
+        *,
+        metadata: MemoryMetadata,
+        as_of: datetime,
+        known_at: datetime,
+        starts: Sequence[datetime] = (),
     ) -> list[MemoryItem]:
         """Return the assertions that decide which fact of *key* holds then; see `FactIndex`."""
         dialect = self._operations.dialect
-        steps = partial(deciding_facts, dialect, key, metadata, as_of, known_at)
+        steps = partial(deciding_facts, dialect, key, metadata, as_of, known_at, starts)
         rows = await self._read(steps, alone=True)
         return await decode_all(list({row[0]: row for row in rows}.values()))
 

@@ -26,7 +26,7 @@ from orbiter.memory.backends.sqlite.term_index import (
     waits,
 )
 from orbiter.memory.backends.sqlite.term_index import passages as passages_of
-from orbiter.memory.backends.sqlite.vector_cache import rows_at
+from orbiter.memory.backends.sqlite.vector_cache import has_many_facts, rows_at, surplus_values
 from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.query import Query
 
@@ -151,7 +151,7 @@ class _Lists:
         seen = most
         while True:
             newest = self.newest(term, seen)
-            kept = [passage for passage in newest if passage // PASSAGES not in others]
+            kept = [each for each in newest if each // PASSAGES not in others] if others else newest
             if len(kept) >= most or len(newest) < seen or seen >= SEEN:
                 return kept[:most]
             seen = min(SEEN, 4 * seen)
@@ -254,11 +254,15 @@ def _ask(
         _narrow(lists, postings, frequency, others, is_few=lists.items - len(others) <= MOST)
     elif is_cut:
         _search(lists, postings, frequency, _few_places(connection, compiled))
-    scores: defaultdict[int, int] = defaultdict(int)
+    scores: dict[int, int] = {}
     for term, each in postings.items():
         tells = _worth(frequency[term], lists.passages)
+        if not scores:  # several times as fast
+            scores = dict.fromkeys(each, tells)
+            continue
         for passage in each:
-            scores[passage] += tells
+            scores[passage] = scores.get(passage, 0) + tells
+    scores = _limit_values(connection, scores, compiled, query)
     rows = None
     if others is not None:
         rows = _known_rows(connection, scores, compiled, query.limit, others)
@@ -369,6 +373,20 @@ def _search(
 def _worth(frequency: int, passages: int) -> int:
     """Return how much a term tells as a whole number: sums of these are equal or are not."""
     return round(rarity(frequency, passages) * 2**24)
+
+
+def _limit_values(
+    connection: sqlite3.Connection, scores: dict[int, int], compiled: Filter, query: Query
+) -> dict[int, int]:
+    """Return *scores* without the values of facts that have too many; of equals the newest stay."""
+    while has_many_facts(connection, query):
+        ranked = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
+        places = list(dict.fromkeys(passage // PASSAGES for passage in ranked[: query.limit]))
+        surplus = surplus_values(connection, places, compiled, query)
+        if not surplus:
+            break
+        scores = {at: score for at, score in scores.items() if at // PASSAGES not in surplus}
+    return scores
 
 
 def _best_rows(

@@ -16,10 +16,10 @@ from orbiter.memory.backends.sql.dialect import Args, Filter
 from orbiter.memory.backends.sql.embedder import Model
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ
-from orbiter.memory.backends.sqlite.migrations import field
+from orbiter.memory.backends.sqlite.migrations import FACT_FIELDS, field
 from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.backends.sqlite.schema import not_expired
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
     from orbiter.memory.backends.vector.matrix import VectorMatrix
 
-__all__ = ["EMPTY", "Found", "VectorCache", "rows_at", "similarities", "vectors_of"]
+__all__ = [
+    "EMPTY",
+    "Found",
+    "VectorCache",
+    "has_many_facts",
+    "rows_at",
+    "similarities",
+    "surplus_values",
+    "vectors_of",
+]
 
 _USER = field("user_id")
 _COLUMNS = ", ".join(READ)
@@ -106,7 +115,7 @@ class VectorCache:
             user_id = query.wanted.get("user_id")
             matrix = _catch_up(connection, model, user_id, kept, self._approximate_from)
             compiled = run(connection, self._operations.compile(query))
-            return _search(connection, matrix, vector, compiled, query.limit)
+            return _search(connection, matrix, vector, compiled, query)
         finally:
             if connection.in_transaction:
                 connection.execute("COMMIT")
@@ -309,13 +318,18 @@ def _search(
     matrix: "VectorMatrix",
     vector: Sequence[float],
     compiled: Filter,
-    limit: int,
+    query: Query,
 ) -> Found:
+    limit = query.limit
     if not limit or not len(matrix):
         return []
     # Most filters let most rows through: then looking a little further is enough.
     wide = min(limit * 2 + 32, len(matrix))
     nearest = matrix.nearest(vector, wide)
+    surplus: set[int] = set()
+    if has_many_facts(connection, query):
+        surplus = surplus_values(connection, [place for place, _ in nearest], compiled, query)
+        nearest = [each for each in nearest if each[0] not in surplus]
     rows = _rows(connection, nearest[:limit], compiled)
     if len(rows) < limit:
         rows += _rows(connection, nearest[limit:], compiled)
@@ -327,6 +341,7 @@ def _search(
         for (place,) in connection.execute(
             f"SELECT rowid FROM memory_items WHERE {where}", compiled.args
         )
+        if place not in surplus
     ]
     return _rows(connection, matrix.nearest(vector, limit, among=allowed), compiled)
 
@@ -353,6 +368,57 @@ def rows_at(
         args,
     )
     return {row[0]: row[1:] for row in rows}
+
+
+_IS_VALUE = (
+    f"memory_type = 'fact' AND {FACT_FIELDS['retracted_at']} IS NULL"
+    " AND NOT json_extract(extra_json, '$.is_end')"
+)
+_OF_FACT = " AND ".join(f"{field(name)} IS ?" for name in SCOPE_FIELDS)
+_VALUES = f"""
+SELECT json_group_array(rowid) FROM memory_items
+WHERE deleted = 0 AND memory_type = 'fact' AND {_OF_FACT} AND {FACT_FIELDS["key"]} = ?
+"""
+_TRIED = 4
+"""Of how many times as many of the best as are wanted of a fact it is seen that it has many."""
+
+
+def has_many_facts(connection: sqlite3.Connection, query: Query) -> bool:
+    """Tell whether there are so many facts that one of them may have too many values."""
+    user_id, most = query.wanted.get("user_id"), query.max_per_fact
+    mine, args = ("", []) if user_id is None else (f" AND {_USER} = ?", [user_id])
+    rows = f"SELECT 1 FROM memory_items WHERE deleted = 0 AND memory_type = 'fact'{mine}"
+    return most is not None and bool(connection.execute(f"{rows} LIMIT {most}, 1", args).fetchone())
+
+
+def surplus_values(
+    connection: sqlite3.Connection, places: Sequence[int], compiled: Filter, query: Query
+) -> set[int]:
+    """Return where facts are of which the first of *places* have more than `max_per_fact` values.
+
+    All that they have is there, matching or not, but for the first so many that match.
+    """
+    most = query.max_per_fact or 0
+    first = places[: _TRIED * most]
+    is_value = compiled._replace(rest=[*compiled.rest, _IS_VALUE])
+    rows = rows_at(connection, first, is_value, "metadata") if len(first) > most else {}
+    facts = {text: _fact_of(text) for text in {text for (text,) in rows.values()}}
+    values: dict[tuple[str | None, ...], list[int]] = {}
+    for place in first:
+        if place in rows:
+            values.setdefault(facts[rows[place][0]], []).append(place)
+    surplus: set[int] = set()
+    for fact, each in values.items():
+        if len(each) > most:
+            surplus.update(each, json.loads(connection.execute(_VALUES, fact).fetchone()[0]))
+            surplus.difference_update(each[:most])
+    return surplus
+
+
+def _fact_of(metadata: str) -> tuple[str | None, ...]:
+    """Return whose fact it is, and its key."""
+    fields = json.loads(metadata)
+    return (*map(fields.get, SCOPE_FIELDS), fields.get("extra", {}).get("fact"))
 
 
 def similarities(

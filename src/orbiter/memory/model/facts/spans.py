@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Literal
 
+from typing_extensions import Protocol, runtime_checkable
+
 from orbiter.memory.model.display import shortened
 from orbiter.memory.model.facts.assertion import (
     ALWAYS,
@@ -25,11 +27,13 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.trust import Trust, trust_of
+from orbiter.memory.model.validation import StructuralMeta
 
 __all__ = [
     "NO_END",
     "FactConflict",
     "FactEntry",
+    "FactIndex",
     "FactSpan",
     "assertions",
     "by_key",
@@ -356,6 +360,29 @@ def judged_at(facts: Iterable[FactMemory], now: datetime) -> datetime:
     ahead = (fact for fact in facts if fact.recorded_at > clock and fact.is_known(NO_END))
     last = max((fact.recorded_at for fact in ahead), default=now)
     return max(now, last) if clock - now < _PRESENT else now
+
+
+@runtime_checkable
+class FactIndex(Protocol, metaclass=StructuralMeta):
+    """A store that finds what decides, among all that was ever said of a fact's key."""
+
+    async def deciding_facts(
+        self,
+        key: str,
+        *,
+        metadata: MemoryMetadata,
+        as_of: datetime,
+        known_at: datetime,
+        starts: Sequence[datetime] = (),
+    ) -> list[MemoryItem]:
+        """Return what decides which fact of *key* holds at *as_of*, as known at *known_at*.
+
+        These are the assertion that goes before all others then, which may be an end; the next one
+        that begins after it; and the one of which something became known last, drafts included.
+        With *starts*, so are all that begin at one of these, and the next to begin after each.
+        They are of just the scope that *metadata* names. There may be others among them.
+        """
+        ...
 
 
 async def assertions(store: MemoryStore, query: Query, keys: Sequence[str]) -> list[FactMemory]:
