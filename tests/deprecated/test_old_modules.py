@@ -105,6 +105,8 @@ def test_a_value_that_was_pickled_before_loads(kept: dict[str, Any]) -> None:
         value = pickle.loads(base64.b64decode(kept["pickle"]))
 
     assert repr(value) == kept["text"]
+    for name in getattr(type(value), "__slots__", ()):
+        assert hasattr(value, name), "a field that came later"
 
 
 def test_nothing_of_this_is_loaded_until_an_old_path_is_named() -> None:

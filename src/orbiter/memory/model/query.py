@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Literal, NamedTuple, cast
 
 from orbiter.memory._lazy import lazy_pattern
@@ -154,12 +155,17 @@ class Query:
     """Created before this instant."""
     where: Where | None = None
     """What must hold of fields and of keys of `metadata.extra`, as `filters.py` says."""
-    max_per_fact: int | None = None
-    """At most so many values of one fact are wanted, the best; a store may return more."""
     needle: str = field(init=False, repr=False, compare=False)
     """The text as it is looked for: case-folded."""
     condition: Condition | None = field(init=False, repr=False, compare=False)
     """What `where` states; `None` if it asks nothing."""
+    max_per_fact: int | None = field(default=None, repr=False)
+    """At most so many values of one fact are wanted, the best; a store may return more."""
+
+    def __setstate__(self, state: Sequence[object]) -> None:
+        """Load what was pickled; a field that it did not have yet is `None`."""
+        for name, value in zip_longest(self.__slots__, state):
+            object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
