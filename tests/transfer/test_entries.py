@@ -1,5 +1,6 @@
 """Key-value entries leave with an export, come back, and move with a store."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -23,6 +24,7 @@ async def _filled(memory: AgentMemory, user: str = "ann") -> ScopedMemory:
         [Put(("a", "b"), "k", EVERY), Put(("a",), "over", b"1", 0.001), Put(("é",), "t", b"", 60)]
     )
     await handle.kv.put(("a", "b"), "k", EVERY * 2)
+    await asyncio.sleep(0.01)  # so that `over` has expired
     return handle
 
 
