@@ -135,7 +135,7 @@ async def test_a_log_that_has_begun_anew_is_not_replayed_into_a_copy(tmp_path: P
     path, copy = tmp_path / "m.db", tmp_path / "backup.db"
     await fill(path, "old")
     await plain_copy(path, copy)
-    killed_after(path, "later", count=400)  # most of which is in the file, and its mark
+    killed_after(path, "later", count=1_000)  # most of which is in the file, and its mark
     shutil.copy(copy, path)
     log = Path(f"{path}-wal").read_bytes()
 

@@ -10,6 +10,7 @@ import pytest
 from tests.timing import until
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryMetadata, SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.writer_thread import IDLE
 from orbiter.memory.errors import NotInitializedError, VersionConflict
 
 MANY = 16
@@ -112,5 +113,19 @@ async def test_the_journal_is_written_back_when_nobody_writes(tmp_path: Path) ->
     async with SQLiteMemoryStore(path):
         pass  # whoever closes a file writes everything back
     async with SQLiteMemoryStore(path) as store:
-        await asyncio.gather(*(store.add(HumanMemory(content=f"{n}")) for n in range(100)))
-        await until(lambda: in_file() == 100, "writing back")
+        await asyncio.gather(*(store.add(HumanMemory(content=f"{n}")) for n in range(300)))
+        await until(lambda: in_file() == 300, "writing back")
+
+
+async def test_a_few_writes_leave_the_journal_as_it_is(tmp_path: Path) -> None:
+    """Each time it is begun anew, the next commit syncs twice."""
+    path = tmp_path / "m.db"
+    begun = set[bytes]()
+    async with SQLiteMemoryStore(path) as store:
+        for number in range(80):
+            await store.add(HumanMemory(content=f"{number}"))
+            if number % 20 == 19:
+                await asyncio.sleep(5 * IDLE)  # there is time to write it back
+                begun.add(Path(f"{path}-wal").read_bytes()[:32])
+
+    assert len(begun) == 1

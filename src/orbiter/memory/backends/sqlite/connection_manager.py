@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from orbiter.memory.backends.sqlite import file_checks, maintenance
 from orbiter.memory.backends.sqlite.file_checks import real_path, uri
-from orbiter.memory.backends.sqlite.idle_tasks import chore, seconds_to_next
+from orbiter.memory.backends.sqlite.idle_tasks import JOURNAL_PAGES, chore, seconds_to_next
 from orbiter.memory.backends.sqlite.run import FACTORY
 from orbiter.memory.backends.sqlite.setup import set_up
 from orbiter.memory.backends.sqlite.where import fits
@@ -220,6 +220,7 @@ class SQLiteFile:
         try:
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("PRAGMA cache_size = -8192")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {JOURNAL_PAGES}")
             connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
             connection.create_function("orbiter_has", 2, _has, deterministic=True)
             connection.create_function("orbiter_where", 2, fits, deterministic=True)

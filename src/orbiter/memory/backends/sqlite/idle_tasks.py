@@ -11,6 +11,7 @@ from orbiter.memory.backends.sqlite.schema import EXPIRED
 
 __all__ = [
     "EXPIRED_CHUNK",
+    "JOURNAL_PAGES",
     "WRITTEN_BACK",
     "chore",
     "forget_some",
@@ -40,18 +41,22 @@ def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
 
 
 def _write_back(connection: sqlite3.Connection) -> None:
-    """Write the journal into the file if it has grown, so that no commit has to.
-
-    SQLite has the commit do it that makes the journal 1,000 pages long; each row changes some ten.
-    """
+    """Write the journal into the file if it has grown, so that no commit has to."""
     changed = connection.total_changes
     if isinstance(connection, Connection) and changed - connection.written_back >= WRITTEN_BACK:
         connection.written_back = changed
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-WRITTEN_BACK = 64
-"""Rows changed since the journal was written back last, from which on that is done when idle."""
+WRITTEN_BACK = 256
+"""Rows changed since the journal was written back last, from which on that is done when idle.
+
+The first commit after it begins the journal anew, and syncs twice: so it must not be done for every
+few rows."""
+
+JOURNAL_PAGES = 2_000
+"""How long the journal may become before SQLite has a commit write it back. An `add` changes two
+rows and some ten pages, so that much less than this is there when it is done by `WRITTEN_BACK`."""
 
 _INDEXED_TO = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
 
