@@ -62,7 +62,10 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     code = [name for name in names if not name.startswith((f"{pages}templates", f"{pages}static"))]
     lists = {"german_parts", "irregular_forms", "stop_words", "synonyms"}
     others = {name for name in code if not name.endswith((".py", ".pyi", "py.typed"))}
-    assert others == {f"orbiter/memory/text/{name}.txt" for name in lists}
+    assert others == {
+        "orbiter/memory/recall/foreign_statements.txt",
+        *(f"orbiter/memory/text/{name}.txt" for name in lists),
+    }
 
 
 def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
@@ -121,7 +124,7 @@ for embedder in (OpenAIEmbeddings, LocalEmbeddings):
 print(json.dumps([names, cure, cures, orbiter.memory.__file__, orbiter.memory.__version__]))
 """
     done = subprocess.run(
-        [clean_python, "-W", "error", "-c", code],
+        [clean_python, "-I", "-W", "error", "-c", code],
         capture_output=True,
         text=True,
         check=True,
@@ -139,7 +142,9 @@ print(json.dumps([names, cure, cures, orbiter.memory.__file__, orbiter.memory.__
 def test_the_core_imports_nothing_of_its_command_line(clean_python: Path) -> None:
     code = "import sys, orbiter.memory; print({'rich', 'typer', 'click'} & set(sys.modules))"
 
-    done = subprocess.run([clean_python, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [clean_python, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
 
     assert done.stdout == "set()\n"
 

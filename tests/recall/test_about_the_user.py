@@ -1,13 +1,14 @@
 """Questions of users about themselves: who they are, where they live, what is known of them."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, LocalEmbeddings, MemoryItem
 from orbiter.memory.recall import no_model_by_choice
-from orbiter.memory.recall._query_analysis import asks, is_question
+from orbiter.memory.recall._query_analysis import asks, is_question, read
 from orbiter.memory.text.words import terms
 
 OTHERS = ("I work as a nurse at the Charité", "The door code is 4711", "I love the mountains")
@@ -292,3 +293,37 @@ async def test_what_is_of_another_person_is_hardly_relevant(
 
     assert relevance[0] <= 0.3
     assert relevance[0] < relevance[1]
+
+
+_IN_OTHER_LANGUAGES = """
+Was weißt du über mich?/Erzähl mir etwas über mich/¿Qué sabes de mí?/Que sais-tu de moi ?
+Qu'est-ce que tu sais sur moi ?/Cosa sai di me?/O que você sabe sobre mim?/Wat weet je over mij?
+Что ты знаешь обо мне?/你知道我什么?/你对我了解多少？/私について何を知っていますか？
+"""
+_OF_SOMETHING_ELSE = """
+Was weißt du über Mia?/¿Qué sabes de mi hermana?/Que sais-tu de mon chat ?/Cosa sai di Mia?
+你知道我的密码吗/私の仕事について知っていますか
+"""
+
+
+@pytest.mark.parametrize(
+    ("questions", "is_of_user"), [(_IN_OTHER_LANGUAGES, True), (_OF_SOMETHING_ELSE, False)]
+)
+def test_what_is_known_of_the_user_is_asked_in_other_languages_too(
+    questions: str, is_of_user: bool
+) -> None:
+    texts = questions.strip().replace("\n", "/").split("/")
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+
+    assert [each for each in texts if read(each, now=now).asks_about_user != is_of_user] == []
+
+
+async def test_what_a_german_user_said_of_themselves_is_returned(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        jonas = memory.scope(user_id="jonas")
+        for text in ("Ich wohne in Bonn", "Meine Tochter heißt Mia", "Das Auto muss zum TÜV"):
+            await jonas.remember(text)
+        hits = await jonas.recall("Was weißt du über mich?")
+
+    assert {hit.content for hit in hits} == {"Ich wohne in Bonn", "Meine Tochter heißt Mia"}
+    assert all(hit.relevance >= 0.5 for hit in hits)

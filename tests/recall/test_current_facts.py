@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from tests.recall.conftest import MODELS, Opening
 
-from orbiter.memory import MemoryItem, MemoryMetadata, MemoryStatus, SQLiteMemoryStore
+from orbiter.memory import (
+    HumanMemory,
+    LocalEmbeddings,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    SQLiteMemoryStore,
+)
 from orbiter.memory.context import ContextManager
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import BoundRecall, Hit, RecallMode, RecallResult, recall
@@ -311,6 +318,61 @@ async def test_many_values_in_one_scope_hide_no_value_of_the_same_key_in_another
     assert set(_values(everyones)) == {*_values(found), "town called Wien"}
     for each in (found, everyones):
         assert note.id in [hit.item.id for hit in each]
+
+
+@pytest.mark.parametrize("model", [None, LocalEmbeddings()])
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where do I live?", "Berlin"),
+        ("Where did I live in 2021?", "Lima"),
+        ("Where did I live in 2016?", "Paris"),
+        ("Where will I live in 2028?", "Berlin"),
+        ("What was my home city in March 2022?", "Lima"),
+        ("Who will I work for in January 2026?", "Nordlicht"),
+        ("Who is my employer?", "Kessler"),
+    ],
+)
+async def test_only_what_holds_at_the_time_asked_about_is_relevant(
+    question: str, answer: str, model: LocalEmbeddings | None
+) -> None:
+    works = _fact("Kessler", _day(2019, 4), key="employer")
+    will = _fact("Nordlicht", _day(2025, 12), key="employer")
+    async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
+        await store.add_many([PARIS, LIMA, BERLIN, works, will])
+        await store.catch_up()
+
+        found = await recall(store, question, scope=ANN, now=NOW)
+        sure = await recall(store, question, scope=ANN, now=NOW, min_relevance=0.5)
+
+    assert _values(found)[0] == answer
+    assert _values(sure) == [answer]
+
+
+async def test_a_fact_is_of_the_time_when_it_began_not_of_when_it_was_written_down() -> None:
+    signed = HumanMemory(content="I signed a contract", metadata=ANN, created_at=_day(2025, 5, 28))
+    moved = _fact("Berlin", _day(2025, 5, 27))
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_fact("red", _day(2020), key="car"), moved, signed])
+        found = await recall(store, "What did I do in May 2025?", scope=ANN, now=NOW)
+        other = await recall(store, "What did I do in June 2025?", scope=ANN, now=NOW)
+
+    assert {hit.item.content: hit.relevance >= 0.5 for hit in found} == {
+        "I signed a contract": True,
+        "home city: Berlin": True,
+    }
+    assert all(hit.relevance < 0.5 for hit in other if hit.item.memory_type == "fact")
+
+
+async def test_what_was_before_a_value_that_is_named_is_not_outdated() -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([LIMA, BERLIN])
+
+        before = await recall(store, "Where did I live before Berlin?", scope=ANN, now=NOW)
+        in_may = await recall(store, "Where did I live in May?", scope=ANN, now=NOW)
+
+    for found in (before, in_may):  # May of which year?
+        assert _of(found, "Lima").relevance > 0.15  # a third of that, if it were outdated
 
 
 async def test_recent_stays_in_the_order_of_time() -> None:

@@ -196,7 +196,14 @@ def test_a_time_may_reach_from_one_to_another(text: str, expected: tuple[Span, .
         ("on Tuesday last week", Span(2024, 6, 4)),
         ("on Tuesday of last week", Span(2024, 6, 4)),
         ("half a year ago", Span(start=_days_ago(7.5 * 30.44 - 30.44), end=_days_ago(5.5 * 30.44))),
-        ("the day before yesterday", Span(start=_days_ago(3), end=_days_ago(1))),
+        (
+            "the day before yesterday",
+            Span(
+                start=_days_ago(3),
+                end=_days_ago(1),
+                core=(datetime(2024, 6, 13, tzinfo=UTC), datetime(2024, 6, 14, tzinfo=UTC)),
+            ),
+        ),
     ],
 )
 def test_a_time_is_named_as_people_name_it(text: str, expected: Span) -> None:

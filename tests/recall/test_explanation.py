@@ -256,3 +256,26 @@ async def test_notes_in_a_session_lend_each_other_nothing(opened: Opening) -> No
 
     assert [hit.item.id for hit in found] == ["a"]
     assert len(found.left_out) == len({one.item.id for one in found.left_out}) == 3
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "reason"),
+    [
+        ("牙医预约是什么时候？", "牙医预约改到12月10日了", 'contains "牙医预约" (1 of 2 words)'),
+        ("我女儿几岁？", "我女儿叫小美，今年六岁", 'contains "女儿", "岁"'),
+        (
+            "歯医者の予約はいつ？",
+            "歯医者の予約は金曜日です",
+            'contains "歯医者", "予約" (2 of 2 words)',
+        ),
+    ],
+)
+async def test_words_without_spaces_are_shown_as_runs_and_not_by_character(
+    question: str, text: str, reason: str
+) -> None:
+    ann = MemoryMetadata(user_id="ann")
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add(MemoryItem(content=text, metadata=ann))
+        found = await recall(store, question, scope=ann, mode="words")
+
+    assert reason in [part.text for part in found[0].why]

@@ -10,7 +10,11 @@ from orbiter.memory.recall._foreign_times import in_english
 from orbiter.memory.recall._query_analysis import read
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
-LAST_WEEK = Span(start=NOW - timedelta(days=14), end=NOW)
+LAST_WEEK = Span(
+    start=NOW - timedelta(days=14),
+    end=NOW,
+    core=(datetime(2024, 6, 3, tzinfo=UTC), datetime(2024, 6, 10, tzinfo=UTC)),
+)
 SINCE_MAY = Span(start=datetime(2024, 5, 1, tzinfo=UTC), end=NOW)
 MARCH_TO_MAY = Span(start=datetime(2023, 3, 1, tzinfo=UTC), end=datetime(2023, 6, 1, tzinfo=UTC))
 WINTER = Span(start=datetime(2023, 12, 1, tzinfo=UTC), end=datetime(2024, 3, 1, tzinfo=UTC))

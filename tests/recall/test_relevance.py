@@ -504,6 +504,33 @@ async def test_a_prompt_gets_what_is_of_the_time_that_is_asked_for(
     assert all(hit.relevance < 0.5 for hit in matter), "the time alone answers no such question"
 
 
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("What did I do on 10 November?", {10}),
+        ("What happened on Tuesday last week?", {10}),
+        ("What did I do yesterday?", {17}),
+        ("What did I do two days ago?", {16}),
+        ("What did I do last week?", {10, 14}),
+        ("What did I do this week?", {16, 17, 18}),
+    ],
+)
+async def test_what_is_of_the_very_time_is_more_relevant_than_what_is_near_it(
+    model: Any, question: str, days: set[int]
+) -> None:
+    done = {8: "the theatre", 10: "the dentist", 14: "boots", 16: "a run", 17: "a lease", 18: "tea"}
+    async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
+        for day, what in done.items():
+            at = datetime(2026, 11, day, 9, tzinfo=UTC)
+            await store.add(HumanMemory(content=f"There was {what}", metadata=ANN, created_at=at))
+        await store.catch_up()
+        now = datetime(2026, 11, 18, 12, tzinfo=UTC)
+        hits = await recall(store, question, scope=ANN, now=now)
+
+    assert {hit.item.created_at.day for hit in hits if hit.relevance >= 0.5} == days
+    assert {hit.item.created_at.day for hit in hits[: len(days)]} == days
+
+
 async def test_what_a_chat_says_about_a_note_does_not_stand_before_it(
     local: LocalEmbeddings,
 ) -> None:

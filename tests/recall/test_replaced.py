@@ -105,7 +105,7 @@ async def test_what_replaces_is_brought_in_though_it_has_no_word_of_the_question
 
     assert _ids(found)[:2] == ["linz", "oslo"]
     assert 'replaces "I live in Oslo"' in str(found[0].why)
-    assert found[0].relevance == found[1].relevance
+    assert found[1].relevance < 0.5 * found[0].relevance
 
 
 @pytest.mark.parametrize(
@@ -199,6 +199,35 @@ _STAYS = {
         Eva stopped by yesterday./My sister is over it./Eva became a nurse.
         """,
     ),
+    "I weigh 82 kg": (
+        ["What is my weight?", "How much do I weigh?"],
+        "Leo's weight is 12 kg now./I now lift 78 kg./My suitcase weighs 18 kg now.",
+    ),
+    "My salary is 3000 euros": (
+        ["What is my salary?", "How much do I earn?"],
+        "My sister's salary is 3400 euros now./I now pay 910 euros rent.",
+    ),
+    "I eat no meat": (
+        ["What do you know about me?"],
+        "I now drink tea./I moved to Paris./My new bike is called Rex./I now work at Bosch.",
+    ),
+    "My car is a blue Skoda": (
+        ["Which car do I have?"],
+        "I sold the old bike./Tom sold his Skoda./My sister left the Skoda at the station.",
+    ),
+    "My sister is a fan of Skoda": (["Tell me about my sister"], "I sold the Skoda."),
+    "I work at Siemens": (
+        ["Where do I work?"],
+        "My work trip is now in May./Work on the bridge has now started.",
+    ),
+    "I live with my partner Deniz": (
+        ["Who do I live with?", "Where do I live?", "What do you know about me?"],
+        "I moved to Paris last month./We relocated to Linz.",
+    ),
+    "I live in Oslo, near the river": (
+        ["Where do I live?"],
+        "I still live in Oslo, now with a balcony./My sister's home is now in Paris.",
+    ),
     "Mum takes 5 mg of warfarin every evening.": (
         ["What does Mum take?", "How much warfarin does Mum take?", "Tell me about Mum"],
         """
@@ -283,6 +312,20 @@ def test_other_news_of_the_same_person_or_thing_replace_nothing(stays: str) -> N
             "Lea's birthday is on 4 March.",
             "Correction: Lea's birthday is on 5 March.",
         ),
+        ("What is my weight?", "I weigh 82 kg", "My weight is 78 kg now"),
+        ("How much do I weigh?", "My weight is 82 kg", "I weigh 78 kg now"),
+        ("How much do I earn?", "I earn 3000 euros a month", "My salary is 3400 euros now"),
+        ("What is my rent?", "My rent is 820 euros", "My rent was raised to 910 euros"),
+        ("Where do I live?", "I live in Oslo", "My new home is in Paris"),
+        (
+            "What is our dog's name?",
+            "Our dog is called Bello",
+            "The kids changed the dog's name, it is Captain now",
+        ),
+        ("What do you know about me?", "I live in Oslo with Deniz", "I moved to Paris in May"),
+        ("What do you know about me?", "I work at Siemens", "I now work at Bosch"),
+        ("Was weißt du über mich?", "Ich wohne in Oslo", "Ich bin nach Paris gezogen"),
+        ("Which car do I have?", "My car is a blue Skoda", "I sold the Skoda and bought a Kia"),
     ],
 )  # fmt: skip
 def test_news_of_the_same_replace_it(asked: str, older: str, newer: str) -> None:

@@ -29,6 +29,7 @@ from orbiter.memory.recall._explanation import (
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._relevance import measures_of_fact
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.text import words
@@ -105,7 +106,21 @@ async def judged(
         return one.item.id in placed.brought or candidates.has_evidence(one)
 
     def measures(one: Scored) -> Mapping[str, float]:
-        return {} if of_found is None else of_found(placed.brought.get(one.item.id, one))
+        if of_found is None:
+            return {}
+        values = of_found(placed.brought.get(one.item.id, one))
+        fact = one.item
+        if "known" in values or not isinstance(fact, FactMemory) or fact.id not in spans:
+            return values
+        return measures_of_fact(
+            candidates.question,
+            fact,
+            values,
+            answers=_answers(fact, known[_key(fact)].first, candidates.question),
+            has_begun_then=any(a <= spans[fact.id].start < b for a, b in times),
+        )
+
+    times = periods_asked(candidates.question.times)
 
     of_found = candidates.measures
     return candidates._replace(
@@ -297,6 +312,18 @@ def _that_speak(
         for one in others
         if one.item.id in near or not asked.isdisjoint(terms_of(one.item))
     }
+
+
+def _answers(fact: FactMemory, first: Sequence[FactMemory], question: Question) -> bool | None:
+    """Tell whether a fact holds at the time that is asked about; `None` if others may answer, too.
+
+    So they may if the past is asked for without a year, as in "before Munich", or its own value.
+    """
+    if any(each.id == fact.id for each in first):
+        return True
+    is_open = question.asks_when or (question.asks_past and not periods_asked(question.times))
+    is_named = not frozenset(words.terms(str(fact.value))).isdisjoint(words.terms(question.text))
+    return None if is_open or is_named or not first else False
 
 
 def _with(one: Scored, points: float) -> Scored:

@@ -459,13 +459,20 @@ def _past(match: re.Match[str], now: datetime) -> Span:
         return Span(before.year, before.month)
     # Last week may be the last seven days, or the week before this one.
     times = 2 if match["which"] in ("last", "previous") else 1
-    return Span(start=shifted(now, -times * days), end=now)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    core = None
+    if match["unit"] == "week":
+        monday = shifted(midnight, -midnight.weekday())
+        core = (shifted(monday, -7), monday) if times == 2 else (monday, shifted(monday, 7))
+    return Span(start=shifted(now, -times * days), end=now, core=core)
 
 
 def _from(now: datetime, count: int, days: float) -> Span:
     # "Two weeks ago" is seldom meant to the day.
     middle, slack = shifted(now, -count * days), max(1.0, days / 2)
-    return Span(start=shifted(middle, -slack), end=shifted(middle, slack))
+    day = middle.replace(hour=0, minute=0, second=0, microsecond=0)
+    core = (day, shifted(day, 1)) if days <= 1 else None
+    return Span(start=shifted(middle, -slack), end=shifted(middle, slack), core=core)
 
 
 def _is_real(span: Span) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-__all__ = ["FIRST", "MONTHS", "Offset", "Span", "closeness", "shifted"]
+__all__ = ["FIRST", "MONTHS", "Offset", "Span", "closeness", "is_within", "shifted"]
 
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -29,6 +29,8 @@ class Span(NamedTuple):
     end: datetime | None = None
     last: int | None = None
     """The last day of a part of a month, of which `day` is the first."""
+    core: tuple[datetime, datetime] | None = None
+    """The time itself, where `start` to `end` is wider, as people are not that exact."""
 
     def __str__(self) -> str:
         """Return it as a person writes it: `8 May 2023`, `May`, `1 June 2024 to 15 June 2024`."""
@@ -118,6 +120,20 @@ def closeness(moment: datetime, times: Sequence[Span]) -> float:
     People speak of a day on that day and in the week after it, of a month also early in the next.
     """
     return max((_closeness(moment, span) for span in times), default=0.0)
+
+
+def is_within(moment: datetime, times: Sequence[Span]) -> bool:
+    """Tell whether *moment* is in the very time that is named, and not only near it."""
+    return any(_is_within(moment, span) for span in times)
+
+
+def _is_within(moment: datetime, span: Span) -> bool:
+    if span.start is None and span.year is None:
+        month = span.month in (None, moment.month)
+        first = span.day or 1
+        return month and (span.day is None or first <= moment.day <= (span.last or first))
+    begin, end = span.core or span.whole()
+    return begin <= moment < end
 
 
 def _closeness(moment: datetime, span: Span) -> float:

@@ -13,7 +13,7 @@ from orbiter.memory.tasks.offload import SLICE
 from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
 from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
 
-__all__ = ["asks_when", "has_time", "in_english"]
+__all__ = ["asks_when", "has_time", "in_english", "time_words"]
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -193,6 +193,19 @@ def _table(language: str) -> dict[str, str]:
     for name, mark in marks.items():
         english.update(dict.fromkeys(filter(None, table.get(name, "").split("|")), mark))
     return english
+
+
+@cache
+def time_words(language: str) -> dict[str, str]:
+    """Return the words of a language that name times, with what each is in English.
+
+    "Last" and "this" tell nothing by themselves.
+    """
+    if language not in _TABLES:
+        return {}
+    named = {word: put for word, put in _table(language).items() if put in _TIMES}
+    relative = (word for word, put in _table(language).items() if put in ("last", ">last", "this"))
+    return dict.fromkeys(relative, "") | named
 
 
 @cache

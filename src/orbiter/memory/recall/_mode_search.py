@@ -24,6 +24,7 @@ from orbiter.memory.recall._candidates import (
 from orbiter.memory.recall._dedupe_query import fetch, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise, terms_of
+from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._query_analysis import (
     Question,
     asks,
@@ -184,6 +185,7 @@ def _about_user(item: MemoryItem) -> float:
         return 0.0
     sentences = _SENTENCE.findall(shortened(item.content))
     stated = " ".join(each for each in sentences if not is_question(each))
+    stated = statement_in_english(stated)
     if _FIRST_PERSON.search(stated) is None or asks(item, is_question=False):
         return 0.0
     return _IS_SO if _STATE.search(stated) else _HAPPENED

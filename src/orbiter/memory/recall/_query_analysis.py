@@ -14,6 +14,7 @@ from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.recall._date_phrases import offsets, spans
 from orbiter.memory.recall._dates import Offset, Span
+from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
@@ -28,6 +29,7 @@ __all__ = [
     "read",
     "shortened",
     "unnamed_user",
+    "words_of",
     "written",
 ]
 
@@ -89,6 +91,20 @@ _ABOUT_USER = lazy_pattern(
     re.IGNORECASE,
 )
 """What asks for all that is known of the one who asks."""
+_ABOUT_USER_FOREIGN = lazy_pattern(
+    r"[\W_]*(?:was (?:alles )?(?:weißt|weisst) du (?:alles |schon |noch )*(?:über|von) mi(?:ch|r)"
+    r"|erzähl(?:e)? mir (?:etwas |was |alles )?(?:über|von) mi(?:ch|r)"
+    r"|was habe ich dir (?:alles |schon )?(?:über|von) mi(?:ch|r) erzählt"
+    r"|(?:que|qu'est-ce que tu) sais(?:-tu)? (?:de|sur) moi|parle-moi de moi"
+    r"|qué sabes (?:de|sobre) mí|(?:dime|cuéntame) (?:algo |todo )?(?:de|sobre) mí"
+    r"|(?:che )?cosa sai (?:di|su) me|(?:dimmi|raccontami) (?:qualcosa )?(?:di|su) me"
+    r"|o que (?:é que )?(?:você |tu )?(?:sabe|sabes) (?:de|sobre) mim|fala-me de mim"
+    r"|wat weet je (?:allemaal )?(?:over|van) m(?:ij|e)|vertel me (?:iets )?over mij(?:zelf)?"
+    r"|что ты (?:уже )?знаешь обо мне|расскажи мне обо мне"
+    r"|你(?:都)?知道(?:关于)?我(?:的)?(?:什么|哪些(?:事|事情)?)|你了解我(?:的)?(?:什么|多少)|你对我了解多少"
+    r"|私(?:について|のこと)(?:で|は|を)?(?:何を|何が)?(?:知って|わかって|覚えて)い(?:ます|る)?か?)\W*$",
+    re.IGNORECASE,
+)
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have|had)"
 _ASKS = lazy_pattern(
     r"\s*(?:(?:and|so|but|ok|okay|hi|hey|please),?\s+)?(?:"
@@ -170,6 +186,7 @@ class Question(NamedTuple):
 
 def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
     """Tell whether a question is about what was: by its tense, or by the time that it names."""
+    text = statement_in_english(text)
     return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
 
 
@@ -287,10 +304,14 @@ def read(
         asks_when=_asks_when(text),
         asks_you=_YOU.search(text) is not None,
         asks_past=_is_of_past(text, bool(times or from_events)),
-        asks_now=_NOW.search(text) is not None,
-        asks_about_user=_ABOUT_USER.match(as_statement) is not None,
+        asks_now=_NOW.search(statement_in_english(text)) is not None,
+        asks_about_user=_asks_about_user(as_statement),
         names=names_in(text).intersection(terms),
     )
+
+
+def _asks_about_user(text: str) -> bool:
+    return any(pattern.match(text) for pattern in (_ABOUT_USER, _ABOUT_USER_FOREIGN))
 
 
 def names_in(text: str) -> frozenset[str]:
@@ -335,10 +356,34 @@ def written(text: str) -> dict[str, str]:
     }
 
 
+def words_of(text: str, terms: Iterable[str]) -> list[str]:
+    """Return the words of *text* that *terms* are of, to be shown.
+
+    Of what is written without spaces these are the longest runs that consist of terms.
+    """
+    as_asked = written(text)
+    listed = dict.fromkeys(as_asked.get(term, term) for term in terms)
+    unspaced = [word for word in listed if words.is_unspaced(word)]
+    if not unspaced:
+        return list(listed)
+    runs: list[str] = []
+    for token in filter(words.is_unspaced, words.tokens(text)):
+        covered = [False] * len(token)
+        for word in unspaced:
+            for start in range(len(token)):
+                if token.startswith(word, start):
+                    covered[start : start + len(word)] = [True] * len(word)
+        marked = "".join(map(lambda each, is_in: each if is_in else " ", token, covered))
+        runs += marked.split()
+    meant = {term.removeprefix(languages.MARK) for term in as_asked if term[0] == languages.MARK}
+    return list(
+        dict.fromkeys((*runs, *(word for word in listed if word.isascii() and word not in meant)))
+    )
+
+
 def in_words(question: Question) -> str:
     """Return how a question was read, for a person."""
-    as_asked = written(question.text)
-    listed = list(dict.fromkeys(as_asked.get(term, term) for term in question.terms))
+    listed = words_of(question.text, question.terms)
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     parts = [
         f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no word to search for"

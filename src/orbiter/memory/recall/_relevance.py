@@ -8,13 +8,14 @@ five memories and among thousands. `python -m benchmarks.recall_relevance` fits 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import datetime
 from functools import cache
 from types import MappingProxyType
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
-from orbiter.memory.recall._dates import closeness
+from orbiter.memory.recall._dates import Span, closeness, is_within
 from orbiter.memory.recall._features import (
     FeatureTable,
     best_passage,
@@ -24,12 +25,15 @@ from orbiter.memory.recall._features import (
     terms_of,
 )
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
+from orbiter.memory.recall._statements import lacks_value
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
+    "OUTDATED",
     "WEIGHTS",
     "measures",
+    "measures_of_fact",
     "measures_of_text",
     "measures_of_vector",
     "relevance",
@@ -94,11 +98,16 @@ _KIN = {
     "roommate": "roommate flatmate",
 }
 """Whom a word may mean: a parent is a mother or a father, and a mother is no father."""
-_IN_TIME = 0.5
-"""Not fitted: how relevant what is of the time is to a question that names nothing else."""
+_IN_TIME, _NEAR_TIME = 0.5, 0.3
+"""Not fitted: how relevant what is of the time is to a question that names nothing else, and what
+is near it, as people tell of a day in the days after it."""
 _ABOUT_ANOTHER = 0.3
 """Not fitted: what is left of the relevance of a note about another than the question names. It may
 still be meant, by a name that the note does not know."""
+_WITHOUT_VALUE = 0.3
+"""Not fitted: what is left of the relevance of a note that has none of the kind asked for."""
+OUTDATED = 0.3
+"""Not fitted: what is left of the relevance of what does not hold at the time asked about."""
 _FILLER = 0.1
 """Not fitted: what is left of the relevance of what is only polite: "That sounds lovely"."""
 _BRIEF, _NOT_BRIEF = 2.2, 2.8
@@ -163,9 +172,10 @@ def measures_of_text(
         "brief_share": brief * share,
         "times": float(bool(question.times)),
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
-        "only_time": float(_asks_only_time(question)),
+        "only_time": _asks_only_time(question) and _of_time(item.created_at, question.times),
         "implied": float(share >= 1 and _is_implied(held, question.text, item.content)),
         "another": alone * _about_another(question, item, held) if alone else 0.0,
+        "no_value": alone * lacks_value(question, item.content) if alone else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
         "question": float(is_asking),
@@ -219,6 +229,40 @@ def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> d
         "brief_cosine": values["brief"] * cosine,
         "coverage": coverage,
     }
+
+
+def measures_of_fact(
+    question: Question,
+    fact: MemoryItem,
+    values: Measures,
+    *,
+    answers: bool | None,
+    has_begun_then: bool,
+) -> Measures:
+    """Return *values* as those of a fact: its time is when it holds, not when it was written down.
+
+    One that *answers* holds at the time asked about, so it has the words for that time, too; `None`
+    if no time is asked about, or what held before may answer as well. *has_begun_then* is whether
+    it is something that happened at that time.
+    """
+    happened = float(bool(question.times) and has_begun_then)
+    only_time = _IN_TIME * happened if _asks_only_time(question) else 0.0
+    if answers is None:
+        return {**values, "date": happened, "only_time": only_time}
+    if not answers:
+        return {**values, "date": 0.0, "only_time": only_time, "outdated": 1.0}
+    changed = {"date": happened, "only_time": only_time}
+    held = frozenset(question.terms) & terms_of(fact)
+    if question.times and held:
+        times = {term for term in question.terms if _is_time(term)}
+        part = 1 - _share(question.terms, times - held)
+        for name in ("prev", "near", "note_near", "chat_near", "brief_share"):
+            if name in values:
+                changed[name] = min(1.0, values[name] / part)
+        changed["date"] = 1.0
+        if changed.get("near", 0.0) >= 1:
+            changed["implied"] = float(_is_implied(held, question.text, fact.content))
+    return {**values, **changed}
 
 
 def _share(terms: Sequence[str], *held: Set[str]) -> float:
@@ -314,10 +358,18 @@ def _asks_only_time(question: Question) -> bool:
     return is_past and all(map(_says_little_but_time, question.terms))
 
 
+def _of_time(moment: datetime, times: Sequence[Span]) -> float:
+    """Return how relevant what is of *moment* is to a question about nothing but *times*."""
+    return (_IN_TIME if is_within(moment, times) else _NEAR_TIME) * closeness(moment, times)
+
+
 def _says_little_but_time(term: str) -> bool:
-    return any(term in known for known in (_time_terms(), _asks_time(), _everyday())) or (
-        term.rstrip("stndrh").isdigit()
-    )
+    return _is_time(term) or term in _everyday()
+
+
+def _is_time(term: str) -> bool:
+    is_number = term.rstrip("stndrh").isdigit()
+    return is_number or term in _time_terms() or term in _asks_time()
 
 
 @cache
@@ -349,8 +401,10 @@ def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None
     if values["implied"]:
         likely += (1 - likely) * _probability(values, weights["words"])
     if values["only_time"] and not values["question"]:
-        likely = max(likely, _IN_TIME * values["date"] * (1 - values.get("echo", 0.0)))
+        likely = max(likely, values["only_time"] * (1 - values.get("echo", 0.0)))
     likely *= 1 - (1 - _FILLER) * values["filler"]
+    likely *= 1 - (1 - _WITHOUT_VALUE) * values["no_value"]
+    likely *= 1 - (1 - OUTDATED) * values.get("outdated", 0.0)
     return likely * (1 - (1 - _ABOUT_ANOTHER) * values["another"])
 
 

@@ -1,14 +1,16 @@
 """Statements that replace older ones: for a question about now, the newer one comes first.
 
 "I moved to Paris" replaces "I live in Oslo". What tells is a cue of change ("no longer", "moved",
-"now", "instead of"), the same subject, the question's topic in both, and who says it later. English
-only, and careful: what is not clearly replaced keeps its place, and nothing is ever left out.
+"now", "instead of"), the same subject, the question's topic in both, and who says it later.
+Careful: what is not clearly replaced keeps its place, and nothing is ever left out.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, repeat
 
+from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.trust import trust_of
@@ -26,6 +28,7 @@ from orbiter.memory.recall._explanation import (
     quoted,
     replaced_by,
 )
+from orbiter.memory.recall._foreign_statements import foreign_terms, statement_in_english
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
@@ -54,8 +57,13 @@ _BEST = 3
 """Of how many of them a second look asks for what replaces them,"""
 _MAX_TERMS = 12
 """by how many of their words each."""
-_MEASURES = "age cost dollar euro fee kg meter mile number pay percent pound price"
-"""Words that only say of what kind a value is."""
+_MEASURES = """
+age cost dollar euro fee increase kg lower meter mile number pay percent pound price raise reduce
+"""
+"""Words that only say of what kind a value is, or how it changed."""
+_WITH_WHOM = lazy_pattern(r"\bwhom?\b.*\bwith\b|\bwith whom?\b", re.IGNORECASE)
+_STATES = tuple(frozenset((topic.split()[0],)) for topic in TOPICS)
+"""What is so of somebody, each as the topics of a question."""
 _REPEATED = 2 / 3
 """Share of its words from which a sentence of an assistant only repeats what it was told."""
 
@@ -67,20 +75,17 @@ def _replaces(
 
     *topics* and *names* are the question's.
     """
-    if not _is_same_subject(newer, older):
-        return False
+    is_own = newer.is_first_person and older.is_own and older.heads.isdisjoint(PERSON)
+    is_same = _is_same_subject(newer, older)
     who = names | PERSON
-    if any(
+    if (is_same or is_own) and any(
         2 * len(ended & older.terms) > len(ended)
         and not ended <= who & newer.heads  # one who has left has not lost everything
         and not _leaves(older, ended, topics)
         for ended in newer.ended
     ):
         return True
-    is_same_again = newer.is_negated == older.is_negated and any(
-        older.tokens <= clause for clause in newer.changed
-    )
-    if newer.is_added or older.is_event or is_same_again:
+    if not is_same or newer.is_added or older.is_event or _says_again(newer, older):
         return False
     topic = topics & older.topics
     shared = topic & newer.topics
@@ -94,6 +99,12 @@ def _replaces(
     is_another = bool(names & older.terms - newer.terms)  # the meeting with Ana, not with Ben
     is_named = bool(newer.heads & names)
     return not is_another and _is_of_one_kind(newer, older, who, is_named=is_named)
+
+
+def _says_again(newer: Sentence, older: Sentence) -> bool:
+    clauses = (*newer.changed, *newer.kept)
+    is_within = any(older.tokens <= clause for clause in clauses)
+    return is_within and newer.is_negated == older.is_negated
 
 
 def _is_of_one_kind(
@@ -147,11 +158,14 @@ def _covers(newer: Sentence, older: Sentence, topic: frozenset[str], who: frozen
 
 
 def _is_same_subject(newer: Sentence, older: Sentence) -> bool:
-    if newer.heads & older.terms:
-        return True
+    if both := newer.heads & older.terms:
+        is_state = older.is_first_person and not older.heads and both <= stems("live work")
+        return not is_state or newer.is_first_person  # who works has not changed the work trip
     if older.is_first_person and newer.is_first_person:
         return True
     if older.heads & newer.terms:
+        if newer.owners - older.terms:  # "my sister's salary" is not "my salary"
+            return False
         return not (newer.is_first_person and older.heads <= PERSON)
     return False
 
@@ -160,7 +174,14 @@ def find_replacements(
     question: Question, older: Sequence[MemoryItem], newer: Sequence[MemoryItem]
 ) -> dict[str, MemoryItem]:
     """Return which of *older* are replaced, by id, each with the newest of *newer* that does so."""
-    topics = topics_in(" ".join(question.terms))  # without the names of those who speak
+    text = statement_in_english(question.as_statement)
+    is_foreign = text != question.as_statement
+    # Without the names of those who speak.
+    topics = topics_in(text if is_foreign else " ".join(question.terms))
+    if _WITH_WHOM.search(text):  # who moves may still live with the same person
+        topics -= topics_in("live work")
+    # Who asks for all of it asks for each of these.
+    matters = _STATES if question.asks_about_user else (topics,)
     changes: dict[_Who, list[tuple[MemoryItem, list[Sentence]]]] = {}
     for item in sorted(filter(_is_statement, newer), key=in_time, reverse=True):
         if news := news_in(item.content):
@@ -176,7 +197,11 @@ def find_replacements(
             sentences = [
                 other
                 for other in sentences_of(item.content)
-                if any(_replaces(one, other, topics, question.names) for one in news)
+                if any(
+                    _replaces(one, other, matter, question.names)
+                    for one in news
+                    for matter in matters
+                )
             ]
             if sentences:
                 replaced[item.id] = later
@@ -251,8 +276,11 @@ async def _look_further(
     best = [one.item for one in worthy if _is_statement(one.item)][:_BEST]
     if not isinstance(store, LexicalStore) or not best:
         return []
-    own = frozenset(terms_in(candidates.question.text))  # no `_stems`: it keeps what it is asked
-    terms = [term for topic in TOPICS if own & stems(topic) for term in sorted(stems(topic))]
+    text = candidates.question.text
+    own = frozenset(terms_in(statement_in_english(text)))  # no `stems`: it keeps what it is asked
+    topics = [topic for topic in TOPICS if own & stems(topic)]
+    terms = [term for topic in topics for term in sorted(stems(topic))]
+    terms += foreign_terms(text, [*terms, *" ".join(topics).split()])
     terms += [term for item in best for term in words.terms(item.content)[:_MAX_TERMS]]
     since = min(item.created_at for item in best)
     if request.filters.since is not None:

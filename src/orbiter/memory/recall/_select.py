@@ -14,7 +14,7 @@ from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
-from orbiter.memory.recall._relevance import relevance
+from orbiter.memory.recall._relevance import OUTDATED, relevance
 from orbiter.memory.recall._scoring import Scored, without_repeats
 from orbiter.memory.recall.near_duplicates import Clusters
 
@@ -69,13 +69,18 @@ class Candidates(NamedTuple):
     def relevance(self, one: Scored) -> float:
         """Return the probability that a candidate answers; 1 where nothing is asked.
 
-        What is replaced does not answer better than what replaced it, unless the past is asked for.
+        What is replaced hardly answers, and never better than what replaced it, unless the past is
+        asked for.
         """
         if self.measures is None:
             return 1.0
         likely = relevance(self.measures(one))
         newer = None if self.question.asks_past else self.replaced.get(one.item.id)
-        if newer is not None:
+        if newer is None:
+            return likely
+        if one.item.memory_type != "fact":
+            return likely * OUTDATED
+        if not self.question.times:  # else it is judged by its own time
             same = (each for each in self.scored if each.item.id == newer.id)
             likely = min([likely, *map(self.relevance, same)])
         return likely

@@ -21,7 +21,7 @@ from orbiter.memory.recall._features import (
     says_when,
     standardise,
 )
-from orbiter.memory.recall._query_analysis import Question, is_question, written
+from orbiter.memory.recall._query_analysis import Question, is_question, words_of
 from orbiter.memory.tasks.offload import count_words
 from orbiter.memory.text.words import implied_terms
 
@@ -331,17 +331,20 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
     if not terms:
         return "contains none of the words of the question"
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
-    as_asked = written(one.question.text)
     # Several terms may be of one word.
-    contained = dict.fromkeys(as_asked.get(term, term) for term in ordered)
-    total = len({as_asked.get(term, term) for term in one.table.rarity})
+    contained = words_of(one.question.text, ordered)
+    every = words_of(one.question.text, one.table.rarity)
     listed = ", ".join(f'"{word}"' for word in contained)
     verb = (
         "is about"
         if _is_meant(terms, [one.table.items[at].content for at in places])
         else "contains"
     )
-    return f"{verb} {listed} ({len(contained)} of {total} word{'' if total == 1 else 's'})"
+    if not frozenset(contained) <= frozenset(every):
+        return f"{verb} {listed}"  # a part of a run without spaces
+    return (
+        f"{verb} {listed} ({len(contained)} of {len(every)} word{'' if len(every) == 1 else 's'})"
+    )
 
 
 def _is_meant(terms: set[str], texts: Sequence[str]) -> bool:

@@ -1,17 +1,21 @@
-"""Statements: what the sentences of a text say, and which of them tell of a change.
+"""Statements: what the sentences of a text say, which tell of a change, and which have a value.
 
 "I moved to Paris" tells of a change by a cue ("moved", "no longer", "now", "instead of"), and of
-whom and what it is. English only; `_replaced` compares statements with each other.
+whom and what it is. `_foreign_statements` puts other languages into English first, and `_replaced`
+compares statements with each other.
 """
 
+import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall._candidate_pool import name_before_colon
-from orbiter.memory.recall._query_analysis import names_in
+from orbiter.memory.recall._features import says_when
+from orbiter.memory.recall._foreign_statements import may_tell_change, statement_in_english
+from orbiter.memory.recall._query_analysis import Question, names_in
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -19,6 +23,7 @@ __all__ = [
     "PERSON",
     "TOPICS",
     "Sentence",
+    "lacks_value",
     "news_in",
     "sentences_of",
     "stems",
@@ -111,7 +116,7 @@ _PRONOUN = lazy_pattern(r"\b(?:it|them|that|this|him|her|there)\b")
 _FIRST = frozenset(("i", "we", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'll", "we'd"))
 _LEADING = frozenset(
     """
-    a actually after all also an and any as at because btw but by during each every finally for
+    a actually after all also an and any as at because btw but by did during each every finally for
     from his her hey hi in it its last later my new next no now of oh ok okay on our own recently
     since so some sorry still that the their then these this those today unfortunately until well
     when while with yes your
@@ -144,11 +149,22 @@ TOPICS = (
     "name call rename title",
     "meet meeting meetup",
     "eat diet food vegetarian vegan",
+    "weigh weight weighs",
+    "earn salary income wage",
 )
 """Words for a state and for its change, which stand for each other."""
 _OF_PLACE = lazy_pattern(r"\bmoved (?!the\b|my\b|our\b|his\b|her\b|their\b|a\b|an\b|it\b)")
 """To have moved is to live elsewhere, but not to have moved the sofa."""
+_LIVE_WITH = lazy_pattern(r"\blives? with (?:(?!in\b|at\b|near\b|on\b)\w+ ?){1,3}\W*\Z")
+"""With whom somebody lives, and not where."""
 _OF_WORK = lazy_pattern(r"\bstarted (?:as|at)(?! \d| the (?:beginning|end|top))\b")
+_OWN_STATE = lazy_pattern(
+    r"\b(?:my|our) (?:new |current |own )?(?:address|diet|employer|home|income|job|name|profession"
+    r"|salary|wage|weight) (?:is|are|was|has|went|rose|fell|dropped|changed)\b"
+)
+"""What somebody says of themselves without "I": "My weight is …" is "I weigh …"."""
+_OWNER = lazy_pattern(r"\b(\w+)'s\b")
+_OWN_THING = lazy_pattern(r"\b(?:my|our) (?:\w+ ){1,3}(?:is|are) (?:an?|the|called|named)\b")
 _EVENT = lazy_pattern(
     r"(?<!is )(?<!are )(?<!am )(?<!i'm )(?<!be )(?<!'s )(?<!'re )\b(?:\w{2,}ed|ate|bought|broke"
     r"|built|came|did|drank|drove|fell|felt|flew|forgot|found|gave|got|had|heard|held|kept|knew|left|lost"
@@ -178,12 +194,18 @@ class Sentence(NamedTuple):
     """The first word of the subject of each clause; empty for pronouns."""
     is_first_person: bool
     """Whether a clause is about the one who speaks."""
+    owners: frozenset[str]
+    """Whose something is, as of "my sister's salary"."""
+    is_own: bool
+    """Whether it says what something of theirs is, as "My car is a Golf"."""
     is_event: bool
     """Whether it tells what has happened, not what is."""
     ended: tuple[frozenset[str], ...]
     """What has ended, by each cue of an end."""
     changed: tuple[frozenset[str], ...]
     """All the words of each clause that has a cue of change."""
+    kept: tuple[frozenset[str], ...]
+    """All the words of each clause that tells what goes on, or has not happened."""
     renewed: tuple[frozenset[str], ...]
     """Topics of which there is something new."""
     tokens: frozenset[str]
@@ -216,11 +238,15 @@ def _about(text: str) -> frozenset[str]:
     """Return what a text is about: its terms without times, cues and verbs that say little."""
     kept = [word for word in words.tokens(text) if word not in _TIMES]
     terms = {term for term in words.terms_of(kept) if not term.isdigit()}
+    if not text.isascii():  # of a run of characters its pairs: one alone is in many words
+        terms -= {term for word in kept if len(word) > 1 for term in word if not term.isascii()}
     return frozenset(terms) - stems(_LIGHT) - stems(_CHANGES)
 
 
 def topics_in(text: str) -> frozenset[str]:
     topics = topics_of(_about(text))
+    if _LIVE_WITH.search(text):
+        topics -= {_topic_of()["live"]}
     if _OF_PLACE.search(text):
         topics |= {_topic_of()["live"]}
     if _OF_WORK.search(text):
@@ -241,6 +267,8 @@ def _head(clause: str) -> str | None:
         if word in _LEADING or word in _TIMES or word.isdigit():
             continue
         terms = terms_in(word)
+        if len(terms) > 1 and words.is_unspaced(word):
+            terms = [term for term in terms if len(term) > 1]
         return terms[0] if terms else None
     return None
 
@@ -280,10 +308,14 @@ def _read(sentence: str) -> Sentence:
     heads = [_head(clause) for clause in clauses]
     ended: list[frozenset[str]] = []
     changed: list[frozenset[str]] = []
+    kept: list[frozenset[str]] = []
     renewed: list[frozenset[str]] = []
     for number, clause in enumerate(clauses):
         if _UNREAL.search(clause):
+            kept.append(frozenset(words.tokens(clause)))
             continue
+        if heads[number] != "I" and any("still" in each for each in kept):
+            continue  # "I still live in Oslo, now with a balcony"
         ended += _ended(clause, " ".join(clauses[:number]))
         if _CHANGE.search(clause):
             changed.append(frozenset(words.tokens(clause)))
@@ -294,10 +326,13 @@ def _read(sentence: str) -> Sentence:
         topics_in(text),
         frozenset(leads),
         frozenset(head for head in heads if head not in (None, "I")),
-        "I" in heads,
+        "I" in heads or _OWN_STATE.search(text) is not None,
+        frozenset(terms_in(" ".join(_OWNER.findall(text)))) if "'s" in text else frozenset(),
+        _OWN_THING.search(text) is not None,
         _EVENT.search(clauses[0]) is not None if clauses else False,
         tuple(ended),
         tuple(changed),
+        tuple(kept),
         tuple(renewed),
         frozenset(words.tokens(text)) - words.COMMON,
         _NEGATED.search(text) is not None,
@@ -317,6 +352,7 @@ def sentences_of(content: str) -> tuple[Sentence, ...]:
         return ()
     if name := name_before_colon(content):
         content = content.partition(f"{name}:")[2]
+    content = statement_in_english(content)
     parts = [part for part in _SENTENCE.findall(content) if not part.rstrip().endswith("?")]
     parts = [part for part in parts if len(part) <= _MAX_SENTENCE]
     return tuple(_read(part) for part in parts)
@@ -332,4 +368,76 @@ def news_in(content: str) -> list[Sentence]:
 @text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)
 def _may_tell_news(content: str) -> bool:
     """Tell whether a text has a cue at all: to read one takes a hundred times as long."""
-    return _ANY_CUE.search(content.replace("’", "'").lower()) is not None
+    if len(content) > _MAX_CHARACTERS:
+        return False
+    if _ANY_CUE.search(content.replace("’", "'").lower()) is not None:
+        return True
+    if not may_tell_change(content):
+        return False
+    return _ANY_CUE.search(statement_in_english(content).replace("’", "'").lower()) is not None
+
+
+_ASKS_AMOUNT = lazy_pattern(
+    r"\bhow (?:old|tall|high|heavy|expensive)\b"
+    r"|\bhow much (?!(?:do|does|did|would) \w+ (?:care|enjoy|hate|know|like|love|miss|trust)\b)"
+    r"|\b(?:account|customer|flight|frame|house|invoice|mobile|phone|plate|serial) numbers?\b"
+    r"|\bnumber plate\b|\b(?:cost|iban|postcode|price|rent|salary|zip code) (?:of|for)\b"
+    r"|\bwhat (?:does|did|do|will) .{1,60} (?:charge|cost|weigh)\b"
+    r"|\bwhat(?:['’]s| is| are| was) (?:my|our|his|her|the|\w+['’]s) (?:\w+ )?(?:age|bank account"
+    r"|budget|fee|height|income|opening hours|price|rent|salary|wage|weight)\b"
+    r"|\bwie (?:alt|groß|hoch|schwer|teuer|viel)\b|\bcombien|\bquel âge|\bcuánt[oa]s? (?:años"
+    r"|costó|cuesta|es|pago|pesa|vale)|\bquant[oi] (?:anni|cost|custa|custou|pag|pes)"
+    r"|\bhoe (?:duur|hoog|oud|veel kost|zwaar)\b|\bсколько (?:весит|лет|стоит)",
+    re.IGNORECASE,
+)
+_ASKS_SECRET = lazy_pattern(
+    r"\b(?:passwords?|passcode|e-?mail(?: address)?|url|ip address|user ?name|login"
+    r"|passwort|kennwort|mot de passe|contraseña|senha|wachtwoord|пароль)\b",
+    re.IGNORECASE,
+)
+_AMOUNT = lazy_pattern(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
+    r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|half|dozen|double|free|nothing"
+    r"|zero|(?:same|less|more) (?:as|than)|(?:zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf"
+    r"|zwölf)\w*|\w*(?:zig|hundert|tausend)|deux|trois|quatre|cinq|dix|vingt|trente|cent|mille|dos"
+    r"|tres|cuatro|cinco|diez|veinte|treinta|cien|mil|due|quattro|cinque|dieci|venti|cento|dois|dez"
+    r"|vinte|trinta|twee|drie|vijf|tien|twintig|kostenlos|gratuit|gratis)\b|два|три|четыре|пять"
+    r"|десять|двадцать|сто\b|тысяч|[一二三四五六七八九十百千万]",
+    re.IGNORECASE,
+)
+_SECRET = lazy_pattern(r"[^\W\d_]\d|\d[^\W\d_]|\w[@/._-]\w|[\"'«»“”`:=]\s?\S")
+"""What a password or an address has, and few other words."""
+_TIME = lazy_pattern(
+    r"\d|\b(?:january|february|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber)\b"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:to|yester|mid|week|birth|holi)?days?\b"
+    r"|\b(?:week|month|year|hour|minute|morning|evening|afternoon|night|weekend|summer|winter|autumn"
+    r"|spring)s?\b|\b(?:noon|midnight|dawn|dusk|tomorrow|christmas|easter|new year|daily|weekly"
+    r"|monthly|yearly|soon|never|always|after|before|until|when|while|during|now|already|one|two"
+    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half past|quarter)\b",
+    re.IGNORECASE,
+)
+
+
+def lacks_value(question: Question, content: str) -> bool:
+    """Tell whether a note has no value of the kind that is asked for.
+
+    "The router is a Fritzbox" has no password, and "I bought a tent" does not say what it cost.
+    When something was, its own date may tell.
+    """
+    if (name := _wanted_value(question.text)) is not None:
+        has_value = (_SECRET if name else _AMOUNT).search(content) is not None
+        return not has_value and not (name and name in content.lower())
+    if not question.asks_when or question.asks_past:
+        return False
+    if statement_in_english(question.text) != question.text:
+        return False  # of other languages too few words for times are known: "donnerstags"
+    return _TIME.search(content) is None and not says_when(content)
+
+
+@lru_cache(maxsize=16)
+def _wanted_value(text: str) -> str | None:
+    """Return "" if a question asks for an amount, or the word for a password or an address."""
+    if _ASKS_AMOUNT.search(text) is not None:
+        return ""
+    secret = _ASKS_SECRET.search(text)
+    return None if secret is None else secret[0].lower().split()[-1].rstrip("s")
