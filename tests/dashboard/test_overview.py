@@ -12,7 +12,7 @@ from tests.server.conftest import Client, Served, new_key
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.server.dashboard import home_page, overview_page, suggestions
+from orbiter.memory.server.dashboard import home_page, overview_page, users_page
 from orbiter.memory.server.http.activity import PERIOD, Activity
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -27,7 +27,7 @@ def nothing_kept() -> None:
         overview_page._saved,
         overview_page._review,
         home_page._counts,
-        suggestions._kept,
+        users_page._suggested,
     ):
         cache.clear()
 

@@ -266,7 +266,7 @@ async def test_a_server_that_ends_lets_writes_come_to_their_end(
     found = JobFiles(tmp_path / FOLDER).read(job["id"])
     assert found is not None
     assert found["saved"] == {"step": 1}
-    assert jobs._files._lock is None
+    assert jobs._store.files._lock is None
     assert not list((tmp_path / FOLDER).glob("*.lock"))
 
 
@@ -303,7 +303,7 @@ def test_a_report_of_an_erasure_has_the_same_fields_when_it_is_read_from_a_file(
         job = Job(operation, None, {}, by, {"user_id": "bob"}, is_bound=False)
         job.report, job.state, job.ended_at = encode_report(job, report), "done", datetime.now(UTC)
 
-        record = dump_job(job, "")
+        record = dump_job(job)
         again = load_job(record)
 
         assert again is not None

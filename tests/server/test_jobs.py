@@ -518,7 +518,7 @@ async def test_what_a_killed_server_was_writing_is_wiped(
 ) -> None:
     folder = tmp_path / "a.db.jobs"
     killed, lives = JobFiles(folder), JobFiles(folder)
-    record = {"id": "one", "server": killed.server, "ended_at": None, "saved": {"word": "tea"}}
+    record = {"id": "one", "server": killed._server, "ended_at": None, "saved": {"word": "tea"}}
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", lambda *_: None)  # what is written gets no name
         killed.write(record)
@@ -587,7 +587,7 @@ async def test_a_job_that_ends_its_server_each_time_is_given_up(
 
 def test_a_record_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
     files = JobFiles(tmp_path / "jobs")
-    files.write({"id": "one", "server": files.server, "ended_at": None})
+    files.write({"id": "one", "server": files._server, "ended_at": None})
     for name, text in (("two", "{"), ("three", "[]"), ("four", '{"format": 1, "id": "one"}')):
         (tmp_path / "jobs" / f"{name}.json").write_text(text)
 

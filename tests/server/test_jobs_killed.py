@@ -1,4 +1,7 @@
-"""A server that is killed in the middle of an erasure goes on with it, and proves it."""
+"""A server that is killed in the middle of an erasure goes on with it, and proves it.
+
+Over Postgres the next server is on another machine: it has nothing but the database.
+"""
 
 import asyncio
 import os
@@ -22,14 +25,17 @@ __all__ = ["postgres_dsn", "postgres_server"]
 
 SERVER = """
 import asyncio, sys
+from datetime import timedelta
 from orbiter.memory import AgentMemory
 from orbiter.memory.backends.sql import erase as _sql_erasing
 from orbiter.memory.backends.sql import erase as _sql_erase
 from orbiter.memory.server import Settings, create_app, serving
+from orbiter.memory.server.api import job_table, jobs
 from orbiter.memory.testing import HashEmbeddings
 
 url, port, stop_after = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 _sql_erasing.SLICE = 5
+job_table.LEASE, jobs._BEAT = timedelta(seconds=2), 0.2
 checkpoint, count = _sql_erase.checkpoint, 0
 
 async def watched(state):
@@ -83,15 +89,17 @@ Start = Callable[..., Any]
 @pytest.fixture
 async def start(tmp_path: Path, url: str) -> AsyncIterator[Start]:
     """Return what starts servers over the store."""
+    folders: list[Path] = []
     async with AsyncExitStack() as stack:
 
         @asynccontextmanager
         async def run(port: int, stop_after: int) -> AsyncIterator[Server]:
+            folders.append(tmp_path / f"data-{len(folders) if 'postgres' in url else 0}")
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", SERVER, url, str(port), str(stop_after)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")},
+                env={**os.environ, "XDG_DATA_HOME": str(folders[-1])},
             )
             assert process.stdout is not None
             yield Server(process, (await process.stdout.readline()).decode().strip())

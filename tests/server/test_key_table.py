@@ -57,6 +57,35 @@ async def execute(dsn: str, *statements: str) -> list[asyncpg.Record]:
         await connection.close()
 
 
+async def test_keys_of_one_schema_open_no_memories_of_another(
+    postgres_dsn: str, table: KeyTable
+) -> None:
+    """Both schemas are in the search path, as extensions are often in `public`."""
+    _, token = await table.create(scope=MemoryMetadata(), role="admin")
+    await execute(postgres_dsn, "CREATE SCHEMA tenant", "SELECT 1")
+    url = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}search_path=tenant,public"
+    async with AgentMemory(url):
+        pass  # its tables are in `tenant`
+    tenant = KeyTable(url)
+    try:
+        with pytest.raises(StorageError, match=r"public\.orbiter_keys.*keys create"):
+            await tenant.identify(token)
+        with pytest.raises(StorageError):
+            await tenant.list()
+        _, own = await tenant.create(scope=MemoryMetadata(), role="admin")
+        needs_key, nobody = await tenant.identify(token)
+        _, somebody = await tenant.identify(own)
+        _, elsewhere = await table.identify(own)
+        _, there = await table.identify(token)
+    finally:
+        await tenant.close()
+
+    assert needs_key
+    assert (nobody, elsewhere) == (None, None)
+    assert somebody is not None
+    assert there is not None
+
+
 async def test_a_key_is_who_it_was_made_for(table: KeyTable, other: KeyTable) -> None:
     scope = MemoryMetadata(user_id="ann", agent_id="a", session_id="s", task_id="t")
     key, token = await table.create(scope=scope, role="read", name="Ann's laptop")

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import threading
 import time
 import warnings
@@ -20,11 +21,16 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.server.conftest import Client, Served, until
+from tests.servers.databases import postgres_server
+from tests.stores.conftest import postgres_dsn
 from tests.timing import HANG
 
+from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, OIDCSettings, TokenVerifier
 from orbiter.memory.errors import AccessError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
+
+__all__ = ["postgres_dsn", "postgres_server"]
 
 AUDIENCE = "https://memory.example.com/mcp"
 WRITE = "openid orbiter-memory:write"
@@ -496,3 +502,21 @@ async def test_a_stream_ends_with_its_token(
                 pass
 
     assert datetime.now(UTC).timestamp() >= end
+
+
+async def test_a_page_of_one_server_can_be_used_with_another_over_one_postgres(
+    served: Served, client: Client, issuer: Issuer, settings: OIDCSettings, postgres_dsn: str
+) -> None:
+    memories = [AgentMemory(postgres_dsn, embeddings=None, summaries=None) for _ in range(2)]
+    ann, bob = issuer.token(), issuer.token(sub="bob")
+
+    urls = await asyncio.gather(*(served(each, oidc=settings) for each in memories))
+
+    for here, there in (urls, urls[::-1]):
+        page = await client(here, ann).get("/", headers={"Accept": "text/html"})
+        (secret,) = re.findall(r'name="orbiter-token" content="([^"]+)"', page.text)
+        headers = {"X-Orbiter-Token": secret}
+        answers = [
+            await client(there, each).post("/ui/anything", headers=headers) for each in (ann, bob)
+        ]
+        assert [each.status_code for each in answers] == [404, 403]  # let in, and not

@@ -1,8 +1,9 @@
 """Two versions serve one store at once, as during a rolling upgrade: nothing is lost.
 
-There is no earlier release to install. What differs between versions for a store is its schema, and
-all past schemas are in the migrations: so a version is this code with one migration less, or with
-one that the next release may bring. The older one runs while the newer one migrates under it.
+What differs between versions for a store is its schema, and all past schemas are in the migrations:
+so a version is this code with one migration less, or with one that the next release may bring. The
+older one runs while the newer one migrates under it. `ORBITER_TEST_RELEASE_BEFORE` names the Python
+of an environment with the wheel of an earlier version: one test more has that as the older one.
 """
 
 import os
@@ -39,7 +40,13 @@ for module, more in ((migrations, script), (schema, lambda *_, **__: script)):
     module.MIGRATIONS = known[:step] if step < 0 else (*known, *[more] * step)
 main()
 """
-UPGRADES = {"from the schema before": (-1, 0), "to the next schema": (0, 1)}
+UPGRADES: dict[str, tuple[int | None, int]] = {
+    "from the schema before": (-1, 0),
+    "to the next schema": (0, 1),
+}
+RELEASE_BEFORE = os.environ.get("ORBITER_TEST_RELEASE_BEFORE")
+if RELEASE_BEFORE:
+    UPGRADES["from the release before"] = (None, 0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -55,9 +62,13 @@ def url(
     postgres_server.drop_database(dsn)
 
 
-def command(step: int, url: str) -> list[str]:
+def command(step: int | None, url: str) -> list[str]:
+    """Return what serves a store by the version *step* migrations ahead, or by the release."""
     options = ["--url", url, "--port", "0", "--rate", "100000", "--no-mcp", "--no-dashboard"]
-    return [sys.executable, "-c", VERSION, str(step), "serve", "--json", *options]
+    version = [str(RELEASE_BEFORE), "-m", "orbiter.memory.cli"]
+    if step is not None:
+        version = [sys.executable, "-c", VERSION, str(step)]
+    return [*version, "serve", "--json", *options]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -65,7 +76,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serving(step: int, url: str, folder: Path) -> Iterator[httpx.Client]:
+def serving(step: int | None, url: str, folder: Path) -> Iterator[httpx.Client]:
     """Serve *url* by the version that is *step* migrations ahead, and end it in order."""
     with (folder / f"{step}.log").open("w") as log:
         process = subprocess.Popen(
@@ -121,7 +132,7 @@ def recalled(client: httpx.Client, query: str) -> list[str]:
 
 @pytest.mark.parametrize("steps", UPGRADES.values(), ids=UPGRADES)
 def test_two_versions_on_one_store_lose_nothing(
-    steps: tuple[int, int], url: str, tmp_path: Path
+    steps: tuple[int | None, int], url: str, tmp_path: Path
 ) -> None:
     before, after = steps
     acknowledged: list[str] = []

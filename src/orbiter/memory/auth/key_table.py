@@ -6,13 +6,11 @@ So a revoked key fails with the next request on every server, and without the da
 in. Expiry is told by the clock of the database, which is one for all servers.
 """
 
-import asyncio
 import builtins
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from orbiter.memory.auth.key_file import KeyFile
 from orbiter.memory.auth.principals import (
@@ -27,14 +25,11 @@ from orbiter.memory.auth.principals import (
     named_scope,
     replace_key,
 )
-from orbiter.memory.backends.postgres.driver import Driver
+from orbiter.memory.backends.postgres.driver import Driver, SmallPool
 from orbiter.memory.backends.urls import check_address, redacted
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MemoryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS
-
-if TYPE_CHECKING:
-    import asyncpg
 
 __all__ = ["KeyTable"]
 
@@ -65,7 +60,16 @@ _COLUMNS = (
     "id, digest, role, user_id, session_id, task_id, agent_id, name, created_at, expires_at, "
     "revoked_at, replaced_by"
 )
-_IS_THERE = "SELECT to_regclass('orbiter_keys') IS NOT NULL"
+# Where the table is, and where it belongs: beside the memories, or where these will be.
+_PLACE = """
+SELECT
+    (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('orbiter_keys')),
+    COALESCE(
+        (SELECT relnamespace::regnamespace::text FROM pg_class
+            WHERE oid = to_regclass('memory_items')),
+        quote_ident(current_schema())
+    )
+"""
 _HAS_KEYS = "SELECT EXISTS (SELECT FROM orbiter_keys)"
 _IS_OPEN = "revoked_at IS NULL AND (expires_at IS NULL OR clock_timestamp() < expires_at)"
 _FIND = f"SELECT {_COLUMNS}, {_IS_OPEN} AS is_open FROM orbiter_keys WHERE id = $1"  # noqa: S608 - our own names
@@ -115,9 +119,7 @@ class KeyTable:
             retry_for=2.0,
             counted_as="keys",
         )
-        self._pool: asyncpg.Pool[Any] | None = None
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
-        self._opening = asyncio.Lock()
+        self._pool = SmallPool(self._driver)
         self._is_made = False
         self._was_there = False
 
@@ -165,8 +167,7 @@ class KeyTable:
         """Return every key, the oldest first, those that are revoked or expired included."""
 
         async def read(connection: Any) -> Sequence[Any]:
-            is_there = await connection.fetchval(_IS_THERE)
-            return await connection.fetch(_LIST) if is_there else ()
+            return await connection.fetch(_LIST) if await _is_there(connection) else ()
 
         return [_key(row) for row in await self._read(read)]
 
@@ -179,15 +180,15 @@ class KeyTable:
         expires: datetime | None = None,
     ) -> tuple[Key, str]:
         """Make a key; return it with what opens the door, which is shown this once."""
-        taken = {key.id for key in await self.list()}
-        key, token = make_key(scope=scope, role=role, name=name, expires=expires, taken=taken)
 
-        async def write(connection: Any) -> None:
+        async def write(connection: Any) -> tuple[Key, str]:
             await _make_table(connection)
+            taken = {row["id"] for row in await connection.fetch(_LIST)}
+            key, token = make_key(scope=scope, role=role, name=name, expires=expires, taken=taken)
             await connection.execute(_INSERT, *_row(key))
+            return key, token
 
-        await self._write(write)
-        return key, token
+        return await self._write(write)
 
     async def rotate(
         self, which: str, *, overlap: timedelta, expires: datetime | None = None
@@ -219,7 +220,7 @@ class KeyTable:
         """Have a key open nothing from now on; one that is revoked already stays so."""
 
         async def write(connection: Any) -> Any:
-            is_there = await connection.fetchval(_IS_THERE)
+            is_there = await _is_there(connection)
             return await connection.fetchrow(_REVOKE, key_id) if is_there else None
 
         row = await self._write(write)
@@ -232,7 +233,7 @@ class KeyTable:
 
         async def write(connection: Any) -> Key:
             rows: Sequence[Any] = ()
-            if await connection.fetchval(_IS_THERE):
+            if await _is_there(connection):
                 # So that of two who remove the last two, one stops.
                 await connection.execute("LOCK TABLE orbiter_keys IN SHARE ROW EXCLUSIVE MODE")
                 rows = await connection.fetch(_LIST)
@@ -264,41 +265,23 @@ class KeyTable:
 
     async def close(self) -> None:
         """End the connections. Idempotent."""
-        pool, self._pool = self._pool, None
-        if pool is None or self._home != (os.getpid(), asyncio.get_running_loop()):
-            return
-        try:
-            async with asyncio.timeout(2.0):
-                await pool.close()
-        except self._driver.failures:  # a time that ran out is one
-            pool.terminate()
+        await self._pool.close()
 
     # The database
 
     async def _look(self, connection: Any) -> bool:
         if not self._is_made:
-            self._is_made = bool(await connection.fetchval(_IS_THERE))
+            self._is_made = await _is_there(connection)
         return self._is_made and bool(await connection.fetchval(_HAS_KEYS))
 
-    async def _opened(self) -> "asyncpg.Pool[Any]":
-        home = (os.getpid(), asyncio.get_running_loop())
-        async with self._opening:
-            if self._pool is None or self._home != home:
-                self._pool, self._home = await self._driver.connect(), home
-            return self._pool
-
     async def _read(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
-        async def attempt() -> _T:
-            async with self._driver.lease(await self._opened()) as connection:
-                return await work(connection)
-
-        return await self._driver.retry(attempt, only_reads=True)
+        return await self._pool.read(work)
 
     async def _write(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
         """Run *work* as one transaction, once: nobody would know a key that was made twice."""
         try:
             async with (
-                self._driver.lease(await self._opened()) as connection,
+                await self._pool.lease() as connection,
                 connection.transaction(),
             ):
                 return await work(connection)
@@ -312,10 +295,27 @@ class KeyTable:
             raise error from exc
 
 
+async def _is_there(connection: Any) -> bool:
+    """Tell whether there is a table of keys; that of another store is a `StorageError`.
+
+    Where the search path has several schemas, the keys of one would open the memories of another.
+    """
+    schema, home = await connection.fetchrow(_PLACE)
+    if schema is not None and schema != home:
+        raise StorageError(
+            f"the keys in `{schema}.orbiter_keys` are not for the memories in the schema `{home}`; "
+            "make the first key for these with `orbiter-memory keys create`, or name only one "
+            "schema in the `search_path` of the URL"
+        )
+    return schema is not None
+
+
 async def _make_table(connection: Any) -> None:
     """Make the table if it is not there; a role that may not make tables can use one that is."""
-    if not await connection.fetchval(_IS_THERE):
+    schema, home = await connection.fetchrow(_PLACE)
+    if schema != home:
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        await connection.execute("SELECT set_config('search_path', $1, true)", home)
         await connection.execute(_CREATE)
 
 

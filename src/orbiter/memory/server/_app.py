@@ -11,14 +11,13 @@ from starlette.types import ASGIApp
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import FileKeys, KeyFile, KeyStore, TokenVerifier
 from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_routes
-from orbiter.memory.server.api.job_files import JobFiles, folder_for
+from orbiter.memory.server.api.job_files import job_store
 from orbiter.memory.server.api.jobs import Jobs
 from orbiter.memory.server.http.auth_middleware import AuthMiddleware
 from orbiter.memory.server.http.error_responses import ProblemMiddleware
 from orbiter.memory.server.http.event_feed import EventFeed
 from orbiter.memory.server.http.limits import RequestLimitsMiddleware
-from orbiter.memory.server.http.metrics_port import serve_metrics
-from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware
+from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware, serve_metrics
 from orbiter.memory.server.http.scopes import ScopeMiddleware
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import ServerState
@@ -45,10 +44,9 @@ def create_app(
     link = Alone() if link is None else link
     metrics = Metrics()
     store = FileKeys(keys) if isinstance(keys, KeyFile) else keys
-    folder = folder_for(memory, store)
-    files = None if folder is None else JobFiles(folder)
     kept, read_only = settings.job_kept, settings.read_only
-    jobs = Jobs(memory, files, kept=kept, read_only=read_only, link=link, keys=store)
+    records = job_store(memory, store)
+    jobs = Jobs(memory, records, kept=kept, read_only=read_only, link=link, keys=store)
     live = EventFeed(memory, metrics=metrics, link=link)
     tokens = None if settings.oidc is None else TokenVerifier(settings.oidc)
     server = ServerState(memory, settings, store, live, metrics, jobs, tokens, link=link)
@@ -127,6 +125,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         stack.push_async_callback(server.link.stop)
         if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(server.memory)
+        await server.share_secret()
         settings = server.settings
         # Before MCP, whose task group would wrap what a taken port raises.
         if settings.metrics_port is not None:
@@ -142,6 +141,6 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         server.live.start()
         stack.push_async_callback(server.live.stop)
         stack.push_async_callback(server.jobs.stop)
-        await server.jobs.resume()
+        await server.jobs.start()
         server.metrics.share(server.link)
         yield

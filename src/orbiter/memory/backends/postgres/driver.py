@@ -1,6 +1,7 @@
 """Driver of Postgres: connections, time limits, transactions, retries, errors."""
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +33,7 @@ from orbiter.memory.errors import (
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["Driver", "outcome", "with_zones"]
+__all__ = ["Driver", "SmallPool", "outcome", "with_zones"]
 
 _T = TypeVar("_T")
 
@@ -82,6 +83,18 @@ class Driver:
         self._retry_for = retry_for
         self._deadlines = Deadlines()
         self._counts = PoolCounts(counted_as)
+
+    def beside(self, counted_as: str) -> "Driver":
+        """Return a driver of the same server, for two connections of its own."""
+        return Driver(
+            self._dsn,
+            self.store,
+            pool_settings={**self.pool_settings, "min_size": 0, "max_size": 2},
+            acquire_timeout=self._acquire_timeout,
+            statement_timeout=self.statement_timeout,
+            retry_for=self._retry_for,
+            counted_as=counted_as,
+        )
 
     async def connect(self) -> "asyncpg.Pool[Any]":
         if is_misread(self._dsn):
@@ -267,6 +280,52 @@ class Driver:
                 f"it runs. {'Nothing of this was written: try again' if is_unsent else doubt}"
             )
         return StorageError(f"{self.store}: {text}")
+
+
+class SmallPool:
+    """Connections for a table beside a store's; opened by the first use in a process and loop.
+
+    So what reads it does not wait for calls of the store, which may have all of its connections.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._opening = asyncio.Lock()
+
+    async def lease(self) -> "Lease":
+        """Return a connection for a while."""
+        home = (os.getpid(), asyncio.get_running_loop())
+        async with self._opening:
+            if self._pool is None or self._home != home:
+                self._pool, self._home = await self.driver.connect(), home
+            return self.driver.lease(self._pool)
+
+    async def read(self, work: Callable[[Any], Awaitable[_T]], *, only_reads: bool = True) -> _T:
+        """Do *work* on a connection, again if that breaks: it changes nothing, or the same."""
+
+        async def attempt() -> _T:
+            async with await self.lease() as connection:
+                return await work(connection)
+
+        return await self.driver.retry(attempt, only_reads=only_reads)
+
+    async def run(self, sql: str, *args: object) -> Rows:
+        """Run one statement, which may be done twice if a connection breaks."""
+        statement = Statement(sql, args)
+        return await self.read(lambda on: self.driver.do(on, statement), only_reads=False)
+
+    async def close(self) -> None:
+        """End the connections. Idempotent."""
+        pool, self._pool = self._pool, None
+        if pool is None or self._home != (os.getpid(), asyncio.get_running_loop()):
+            return
+        try:
+            async with asyncio.timeout(2.0):
+                await pool.close()
+        except self.driver.failures:  # a time that ran out is one
+            pool.terminate()
 
 
 def _is_unsent(error: Exception) -> bool:

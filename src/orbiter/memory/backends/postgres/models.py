@@ -57,9 +57,9 @@ class Kind(NamedTuple):
 def padded(dimension: int) -> int:
     """Return the length that pgvector is given vectors in: zeros at the end change no cosine.
 
-    A multiple of 16 leaves its loops no remainder. Builds are about, made for another CPU, whose
-    remainders end the server; so does whatever they do with `halfvec`, which is why nothing here
-    uses that.
+    A multiple of 16 leaves its loops no remainder. Builds are about, made for another CPU (for ARM
+    with SVE), whose remainders end the server; so does whatever they do with `halfvec`, which is
+    why nothing here uses that. See docs/scaling.md#half-the-bits.
     """
     return -(-dimension // 16) * 16
 

@@ -14,7 +14,7 @@ from orbiter.memory.backends.batches import Batches
 from orbiter.memory.backends.postgres import erase as postgres_erase
 from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
-from orbiter.memory.backends.postgres.driver import Driver, outcome
+from orbiter.memory.backends.postgres.driver import Driver, SmallPool, outcome
 from orbiter.memory.backends.postgres.erase import Scrubbing
 from orbiter.memory.backends.postgres.pool import (
     check_partitions,
@@ -35,12 +35,7 @@ from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.urls import check_address, redacted
-from orbiter.memory.errors import (
-    AccessError,
-    NotInitializedError,
-    QueryError,
-    StorageError,
-)
+from orbiter.memory.errors import AccessError, NotInitializedError, QueryError, StorageError
 from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
@@ -349,6 +344,10 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         await self._sweep_now_and_then()
         alone = (row.id in left and self._put_rows([row], again=again) for row in rows)
         return [await outcome(call) if call else None for call in alone]
+
+    def pool_beside(self, counted_as: str) -> SmallPool | None:
+        """Return connections for a table that is no store's; `None` over a pool of the caller's."""
+        return SmallPool(self._driver.beside(counted_as)) if self._has_address else None
 
     def _opened(self) -> "asyncpg.Pool[Any]":
         if self._pool is None or (self._principal is not None and self._pool.is_closing()):

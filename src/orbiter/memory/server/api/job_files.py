@@ -1,34 +1,34 @@
-"""Records of jobs on disk: one JSON file for each, so that a server that was killed can go on.
+"""Records of jobs on disk: one JSON file for each, so that the next server goes on with them.
 
 They stand beside the store, readable by this user alone. While a job is under way its record holds
 what it was asked; when it has ended, only what became of it, and no word of a memory. Many servers
 may share one folder: each locks a file of its own while it lives, which tells whose jobs are left.
 """
 
+import asyncio
 import json
 import os
 import secrets
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import FileKeys, KeyStore, key_file_for
 from orbiter.memory.errors import QueryError, StorageError
+from orbiter.memory.server.api.job_record import Beat, Job, JobStore, Record
 
-__all__ = ["JobFiles", "folder_for"]
+__all__ = ["JobFiles", "JobFolder", "folder_for", "job_store"]
 
 _MAX_BYTES = 64 * 2**20
 _ENDING = ".json"
 _LOCK = ".lock"
 _NEW = ".new"
-
-Record = Mapping[str, Any]
 
 
 def folder_for(memory: AgentMemory, keys: KeyStore | None) -> Path | None:
@@ -40,6 +40,20 @@ def folder_for(memory: AgentMemory, keys: KeyStore | None) -> Path | None:
     return place.with_name(f"{place.name.removesuffix('.keys.json')}.jobs")
 
 
+def job_store(memory: AgentMemory, keys: KeyStore | None) -> JobStore | None:
+    """Return where the jobs of a server are kept; `None` for a store in memory.
+
+    Over Postgres that is a table, which all servers share, else a folder beside the keys.
+    """
+    place = folder_for(memory, keys)
+    folder = None if place is None else JobFolder(JobFiles(place))
+    if folder is None or not memory.url.startswith("postgres"):
+        return folder
+    from orbiter.memory.server.api.job_table import JobTable  # noqa: PLC0415 - of an extra
+
+    return JobTable(memory, instead=folder)
+
+
 class JobFiles:
     """The folder at *path*; it is made when the first job comes."""
 
@@ -48,11 +62,6 @@ class JobFiles:
         self._server = secrets.token_hex(8)
         self._lock: int | None = None
         self._locking = threading.Lock()
-
-    @property
-    def server(self) -> str:
-        """What this server is called in the records of its jobs."""
-        return self._server
 
     def write(self, record: Record) -> None:
         """Put *record* in the place of the one of its id, and wipe that; it is durable then."""
@@ -64,7 +73,7 @@ class JobFiles:
             with _wiped(place):
                 handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
-                    file.write(json.dumps({"format": 1, **record}).encode())
+                    file.write(json.dumps({"format": 1, **record, "server": self._server}).encode())
                     file.flush()
                     os.fsync(handle)
                 fresh.replace(place)
@@ -119,9 +128,8 @@ class JobFiles:
                 current = self.read(record["id"]) if is_gone else None
                 if current is None or current.get("server") != server:
                     return None
-                taken = {**current, "server": self._server}
-                self.write(taken)
-                return taken
+                self.write(current)
+                return current
         except OSError:
             return None
 
@@ -175,6 +183,66 @@ class JobFiles:
                     if is_gone:
                         place.unlink()
             self._path.rmdir()
+
+
+class JobFolder:
+    """Job files as a `JobStore`, shared by the servers of one computer."""
+
+    is_shared = False
+
+    def __init__(self, files: JobFiles) -> None:
+        self.files = files
+
+    async def open(self) -> Self:
+        """Return itself: the folder is made when the first job comes."""
+        return self
+
+    async def begin(self, record: Record) -> None:
+        """Write a new record; whoever has its `Idempotency-Key` already was asked before."""
+        await self.write(record)
+
+    async def write(self, record: Record) -> bool:
+        """Put a record in the place of the one before."""
+        await asyncio.to_thread(self.files.write, record)
+        return True
+
+    async def answer(self, job_id: str) -> None:
+        """Remove the record of a job whose report was sent."""
+        await self.remove(job_id)
+
+    async def remove(self, job_id: str) -> None:
+        """Remove a record, and wipe it."""
+        await asyncio.to_thread(self.files.remove, job_id)
+
+    async def read(self, job_id: str) -> Record | None:
+        """Return the record of a job; `None` if there is none, or it cannot be read."""
+        return await asyncio.to_thread(self.files.read, job_id)
+
+    async def of_owner(self, owner: str | None, *, but: Collection[str]) -> list[Record]:
+        """Return the records of a key; those of the ids in *but* are not read."""
+        records = await asyncio.to_thread(lambda: list(self.files.every(but=but)))
+        return [record for record in records if record.get("owner") == owner]
+
+    async def left(self, *, but: Collection[str]) -> list[Record]:
+        """Return all records, also of jobs that have ended; those in *but* are not read."""
+        await asyncio.to_thread(self.files.sweep)
+        return await asyncio.to_thread(lambda: list(self.files.every(but=but)))
+
+    async def take(self, record: Record) -> bool:
+        """Take over a job; not if its server lives, or another was faster."""
+        return await asyncio.to_thread(self.files.reserve, record) is not None
+
+    async def beat(self, jobs: Sequence[Job]) -> Beat:  # noqa: ARG002 - as the other has it
+        """Return nothing new: the lock of a server says that it lives."""
+        return Beat(set(), set(), has_left=False, has_erased=False)
+
+    async def prune(self, *, oldest: datetime, answered: datetime, most: int) -> None:  # noqa: ARG002 - as the other has it
+        """Remove what ended before *oldest*, and of each key all but the newest."""
+        await asyncio.to_thread(self.files.prune, oldest, most=most)
+
+    async def close(self) -> None:
+        """Let go of the jobs, and leave no empty folder."""
+        await asyncio.to_thread(self.files.close)
 
 
 @contextmanager

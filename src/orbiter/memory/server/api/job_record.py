@@ -8,12 +8,13 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol, Self
 from uuid import uuid4
 
+from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import Principal
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
@@ -24,11 +25,15 @@ from orbiter.memory.wire import OPERATIONS, Operation
 from orbiter.memory.wire.problems import log_fault
 
 __all__ = [
+    "Beat",
     "Job",
+    "JobStore",
+    "Record",
     "dump_job",
     "encode_report",
     "hashed",
     "load_job",
+    "may_quote",
     "note_progress",
     "older_jobs",
     "principal_of_job",
@@ -37,7 +42,7 @@ __all__ = [
     "request_digest",
     "require_same",
     "send_job",
-    "under_way",
+    "target_of",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -95,6 +100,11 @@ class Job:
         """Whether it is done or has failed."""
         return self.state in ("done", "failed")
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether its report was sent, and nobody can ask for it again."""
+        return self.is_answered and not self.once
+
     def note(self) -> None:
         """Wake whoever waits for a change."""
         event, self.changed = self.changed, asyncio.Event()
@@ -118,7 +128,67 @@ class Job:
         return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
 
 
-def dump_job(job: Job, server: str) -> dict[str, Any]:
+Record = Mapping[str, Any]
+"""What is written of a job, as JSON."""
+
+
+class Beat(NamedTuple):
+    """What a server hears of others when it says that it lives."""
+
+    lost: set[str]
+    """Ids of its jobs that another server has taken over, or removed."""
+    stopped: set[str]
+    """Ids of its jobs that another server was asked to stop."""
+    has_left: bool
+    """Whether there are jobs that no server does."""
+    has_erased: bool
+    """Whether another server has erased somebody since the last time."""
+
+
+class JobStore(Protocol):
+    """Where the records of jobs are."""
+
+    is_shared: bool
+    """Whether servers of other computers have it, too; then `beat` is to be called all the time."""
+
+    async def open(self) -> "Self | JobStore":
+        """Return where the jobs are kept: this, or what takes its place."""
+
+    async def begin(self, record: Record) -> str | None:
+        """Write a new record; return the id of another job with its `Idempotency-Key`, if any."""
+
+    async def write(self, record: Record) -> bool:
+        """Put a record in the place of the one before; tell whether the job is still ours."""
+
+    async def answer(self, job_id: str) -> None:
+        """Note that the report of a job was sent."""
+
+    async def remove(self, job_id: str) -> None:
+        """Remove a record; the job has stopped then, whoever did it."""
+
+    async def read(self, job_id: str) -> Record | None:
+        """Return the record of a job; `None` if there is none."""
+
+    async def of_owner(self, owner: str | None, *, but: Collection[str]) -> list[Record]:
+        """Return the records of a key, without those of the ids in *but*."""
+
+    async def left(self, *, but: Collection[str]) -> list[Record]:
+        """Return what may be gone on with, and what is to be known; those in *but* are known."""
+
+    async def take(self, record: Record) -> bool:
+        """Take over a job; not if its server lives, or another was faster."""
+
+    async def beat(self, jobs: Sequence[Job]) -> Beat:
+        """Say that this server lives, and does *jobs*; return what others did."""
+
+    async def prune(self, *, oldest: datetime, answered: datetime, most: int) -> None:
+        """Remove what ended before *oldest*, or *answered*, and of each key all but the newest."""
+
+    async def close(self) -> None:
+        """Leave our jobs to others."""
+
+
+def dump_job(job: Job) -> dict[str, Any]:
     """Return what is written of a job; of one that is over, no word of a memory."""
     is_safe = job.operation.has_safe_report
     call: dict[str, Any] = {
@@ -135,7 +205,7 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
         "once": job.once,
         "digest": job.digest,
         "attempts": job.attempts,
-        "server": server,
+        "is_proof": job.is_proof,
         "report": _without_names(job.report) if is_safe else None,
         **({} if job.is_finished else call),
     }
@@ -167,6 +237,7 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
         return None
     try:
         report, ended = record["report"], record["ended_at"]
+        is_known = ended is not None or record.get("is_alive", False)  # else it has to begin
         has_report = record["state"] == "done" and operation.has_safe_report
         return Job(
             operation,
@@ -178,7 +249,7 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
             id=record["id"],
             once=record["once"],
             digest=record["digest"],
-            state=record["state"] if ended is not None else "queued",
+            state=record["state"] if is_known else "queued",
             done=record["progress"]["done"],
             total=record["progress"]["total"] or 0,
             created_at=datetime.fromisoformat(record["created_at"]),
@@ -186,6 +257,7 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
             report=compact_json(report).encode() if has_report else None,
             problem=record["problem"],
             attempts=record["attempts"],
+            is_answered=record.get("is_answered", False),
             saved=record.get("saved", {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -210,6 +282,17 @@ def request_digest(job: Job, salt: str) -> str:
 def hashed(*parts: str) -> str:
     """Return a digest from which none of *parts* can be read."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def target_of(job: Job, memory: AgentMemory) -> Any:
+    """Return what the call of a job is made on."""
+    if job.operation.target == "memory":
+        return memory
+    if job.operation.target == "audit":
+        return memory.audit
+    if job.scope:
+        return memory.scope(**job.scope, by=job.by)
+    return memory.unscoped(by=job.by)
 
 
 def principal_of_job(job: Job) -> Principal:
@@ -252,7 +335,7 @@ def send_job(job: Job) -> dict[str, Any]:
     """Return a job for another worker of this server, with what is in no file."""
     report = None if job.report is None else job.report.decode()
     now = {"state": job.state, "problem": job.problem, "report": report}
-    return {"record": dump_job(job, ""), **now}
+    return {"record": dump_job(job), **now}
 
 
 def receive_job(sent: Mapping[str, Any]) -> Job | None:
@@ -264,9 +347,11 @@ def receive_job(sent: Mapping[str, Any]) -> Job | None:
     return job
 
 
-def under_way(job: Job) -> str:
-    """Return what counts the jobs of a key that have not ended."""
-    return f"jobs:{job.owner}"
+def may_quote(job: Job, scope: Mapping[str, Any]) -> bool:
+    """Tell whether the report of a job may hold words of *scope*; nobody named means everyone's."""
+    is_others = any(scope.get(name) not in (None, value) for name, value in job.scope.items())
+    is_safe = job.operation.has_safe_report or job.is_proof
+    return job.is_finished and not is_safe and not is_others
 
 
 def older_jobs(jobs: list[Job], *, most: int) -> list[Job]:

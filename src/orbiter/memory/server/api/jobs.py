@@ -1,31 +1,30 @@
 """Jobs: calls that may take longer than a request, each done by a task of the server.
 
-A job is on disk before it begins, so that a server that was killed goes on with it. What it needs
-for that, and what it was asked, is wiped there when it ends. It belongs to the key that asked.
+A job is written down before it begins, so that the next server goes on with it. What it needs for
+that, and what it was asked, is wiped there when it ends. It belongs to the key that asked.
 """
 
 import asyncio
 import json
 import logging
-import sys
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import KeyStore, Principal
 from orbiter.memory.errors import MemoryConnectionError, MemoryError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
-from orbiter.memory.server.api.job_files import JobFiles
 from orbiter.memory.server.api.job_record import (
     Job,
+    JobStore,
     dump_job,
     encode_report,
     hashed,
     load_job,
+    may_quote,
     note_progress,
     older_jobs,
     principal_of_job,
@@ -34,20 +33,22 @@ from orbiter.memory.server.api.job_record import (
     request_digest,
     require_same,
     send_job,
-    under_way,
+    target_of,
 )
 from orbiter.memory.server.http.error_responses import HTTPProblem, complete_report, is_erasure
+from orbiter.memory.server.http.limits import JobLimits
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import Operation, load_error, problem
 from orbiter.memory.wire.calls import dump_param, load_param
+from orbiter.memory.wire.problems import log_fault
 
 __all__ = ["Jobs"]
 
+_T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
-_AT_ONCE, _MAX_JOBS, _MAX_ENDED = 4, 32, 100
-"""Jobs of one key that run at a time (of those that read everything, one), that may be under way,
-queued ones included, and that are kept after their end: the newest."""
+_MAX_ENDED = 100
+"""Jobs of one key that are kept after their end: the newest."""
 
 _AGAIN = timedelta(minutes=10)
 """How long a report that was sent can be asked for again: the answer may not have arrived."""
@@ -59,7 +60,9 @@ _OFTEN = 60.0
 _LOOK = 0.5
 """Seconds between two looks at the record of a job that another server does."""
 
-_SOON = 0.01
+_BEAT = 3.0
+"""Seconds between two times that servers over one store hear of each other."""
+
 _ATTEMPTS = 3
 """How often a job starts over after its server was killed: it may be what kills it."""
 
@@ -73,16 +76,18 @@ class Jobs:
     def __init__(
         self,
         memory: AgentMemory,
-        files: JobFiles | None,
+        store: JobStore | None,
         *,
         kept: float,
         read_only: bool,
         link: Alone | None = None,
         keys: KeyStore | None = None,
     ) -> None:
-        self._memory, self._keys, self._files = memory, keys, files
+        self._memory, self._keys, self._store = memory, keys, store
         self._link = Alone() if link is None else link
+        self._limits = JobLimits(self._link.limits)
         self._resuming = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
         self._link.on("job", self._answer_other)
         self._link.on("jobs", self._jobs_for_other)
         self._link.on("once", self._once_for_other)
@@ -93,14 +98,9 @@ class Jobs:
         self._read_only = read_only
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._running: defaultdict[str | None, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_AT_ONCE)
-        )
-        self._reading: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._once: dict[str, str] = {}
         """The jobs that were asked for with an `Idempotency-Key`, by its digest."""
-        self._steps: set[asyncio.Task[None]] = set()
-        """What comes to its end whoever waits for it; see `_to_end`."""
+        self._steps: set[asyncio.Task[Any]] = set()  # which `_to_end` ends
         self._pruned = datetime.min.replace(tzinfo=UTC)
         self.after_erasure: list[Callable[[], Awaitable[None]]] = []  # whoever else keeps something
         self.is_leaving = False
@@ -130,42 +130,35 @@ class Jobs:
         )
         await self._prune()
         if once is None:
-            return await self._begin(job, target)
+            return await self._begin(job, target, principal)
         job.once = hashed(principal.key_id or "", once)
         job.digest = request_digest(job, job.id)
-        async with self._alone(job.once):
+        async with self._limits.alone(job.once):
             job_ids = [] if job.once in self._once else await self._link.ask("once", job.once)
             if not job_ids and self._link.workers > 1:
                 await self.resume()  # a worker that was killed a moment ago may have begun it
             for job_id in job_ids or filter(None, [self._once.get(job.once)]):
                 return require_same(await self.find(job_id, principal), job)
-            return await self._begin(job, target)
+            return await self._begin(job, target, principal)
 
-    async def _begin(self, job: Job, target: Any) -> Job:
-        if not self._link.limits.take(under_way(job), _MAX_JOBS):
-            message = f"a key may have at most {_MAX_JOBS} running jobs"
-            raise HTTPProblem(429, message, headers={"Retry-After": "5"})
+    async def _begin(self, job: Job, target: Any, principal: Principal) -> Job:
+        self._limits.begin(job.owner)
         self._keep(job)
         try:
-            await self._write(job)
-        except BaseException:  # cancellation included: what is not on disk is not begun
+            while (other := await self._to_end(self._put_first(job))) is not None:
+                if (known := await self._elsewhere(other)) is None or not self._is_old(known):
+                    break
+                await self._to_end(self._remove(known))  # its `Idempotency-Key` is free again
+        except BaseException:  # cancellation included: what is not written down is not begun
             self._forget(job)
             await self._to_end(self._remove(job))
             raise
+        if other is not None:
+            self._forget(job)
+            return require_same(await self.find(other, principal), job)
         if not job.is_dropped:
             self._launch(job, target)
         return job
-
-    @asynccontextmanager
-    async def _alone(self, once: str) -> AsyncIterator[None]:
-        """Have no other request with this `Idempotency-Key` begin, in any worker."""
-        name = f"once:{once}"
-        while not self._link.limits.take(name, 1):  # noqa: ASYNC110 - of other processes
-            await asyncio.sleep(_SOON)
-        try:
-            yield
-        finally:
-            self._link.limits.give(name)
 
     def _keep(self, job: Job) -> None:
         self._jobs[job.id] = job
@@ -174,7 +167,7 @@ class Jobs:
 
     def _forget(self, job: Job) -> None:
         if self._jobs.pop(job.id, None) is not None and not job.is_finished:
-            self._link.limits.give(under_way(job))
+            self._limits.end(job.owner)
         if self._once.get(job.once) == job.id:
             del self._once[job.once]
 
@@ -183,49 +176,73 @@ class Jobs:
         self._tasks[job.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
 
-    async def resume(self) -> None:
-        """Go on with what servers have left that were killed."""
-        async with self._resuming:
-            await self._resume()
+    async def start(self) -> None:
+        """Go on with what servers have left that ended, and see what the others do."""
+        if self._store is not None:
+            self._store = await self._store.open()
+        await self.resume()
+        if self._store is not None and self._store.is_shared:
+            self._beating = asyncio.create_task(self._beat(self._store))
 
-    async def _resume(self) -> None:
-        if self._files is None or self.is_leaving:
-            return
-        await asyncio.to_thread(self._files.sweep)
-        for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
-            job = None if record["id"] in self._jobs else load_job(record)
+    async def resume(self) -> None:
+        """Go on with what servers have left that ended."""
+        async with self._resuming:
+            if self._store is not None and not self.is_leaving:
+                await self._resume(self._store)
+
+    async def _resume(self, store: JobStore) -> None:
+        for record in await store.left(but=self._jobs.keys()):
+            job = load_job(record)
             if job is None or (self._read_only and job.operation.is_change and not job.is_finished):
                 continue
-            if job.is_finished:
-                self._keep(job)
-                continue
-            if await asyncio.to_thread(self._files.reserve, record) is None:
+            if not job.is_finished and not await store.take(record):
                 continue
             self._keep(job)
-            self._link.limits.take(under_way(job), sys.maxsize)
+            if job.is_finished:
+                continue
+            self._limits.begin(job.owner, is_resumed=True)
             job.attempts += 1
             if job.attempts > _ATTEMPTS:
                 message = f"the job was interrupted {_ATTEMPTS} times; see the log of the server"
                 await self._end(job, problem_=problem(500, message, kind="InternalError"))
                 continue
             await self._write(job)
-            self._launch(job, self._target(job))
+            self._launch(job, target_of(job, self._memory))
         for owner in {job.owner for job in self._jobs.values()}:
             await self._remove_all(self._forget_older(owner))
 
-    def _target(self, job: Job) -> Any:
-        if job.operation.target == "memory":
-            return self._memory
-        if job.operation.target == "audit":
-            return self._memory.audit
-        if job.scope:
-            return self._memory.scope(**job.scope, by=job.by)
-        return self._memory.unscoped(by=job.by)
+    async def _beat(self, store: JobStore) -> None:
+        """Tell other servers that this one lives, and hear of what they did, until it ends."""
+        while True:
+            await asyncio.sleep(_BEAT)
+            own = [self._jobs[job_id] for job_id in self._tasks if job_id in self._jobs]
+            try:
+                news = await store.beat([job for job in own if not job.is_finished])
+                if news.has_erased:
+                    await self._hear_erased({})  # of whom is not written down anywhere
+                for job in own:
+                    if job.id in news.stopped:
+                        await self._to_end(self._drop(job))
+                    elif job.id in news.lost and not job.is_finished:
+                        self._lose(job)
+                if news.has_left:
+                    await self.resume()
+            except (MemoryError, OSError) as exc:  # a store that is away is asked again
+                _LOG.debug("what other servers do is not known: %s", exc)
+            except Exception as exc:  # noqa: BLE001 - without a beat, all jobs go to the others
+                log_fault(_LOG, "hearing of other servers", exc)
+
+    def _lose(self, job: Job) -> None:
+        """Leave a job to the server that has taken it over."""
+        self._forget(job)
+        if (task := self._tasks.get(job.id)) is not None:
+            task.cancel()
+        job.note()
 
     # Working
 
     async def _run(self, job: Job, target: Any) -> None:
-        async with self._turn(job):
+        async with self._limits.turn(job.owner, is_heavy=job.operation.is_heavy):
             job.state = "running"
             job.note()
             tracker = Tracker(note_progress(job), self._saver(job), job.saved)
@@ -242,25 +259,11 @@ class Jobs:
                 return
             await self._end(job, result=result, report=report)
 
-    @asynccontextmanager
-    async def _turn(self, job: Job) -> AsyncIterator[None]:
-        """Wait until the key may have one more job at work."""
-        async with AsyncExitStack() as stack:
-            if job.operation.is_heavy:
-                await stack.enter_async_context(self._reading[job.owner])
-            await stack.enter_async_context(self._running[job.owner])
-            turns = [(f"job runs:{job.owner}", _AT_ONCE)]
-            turns += [(f"job reads:{job.owner}", 1)] if job.operation.is_heavy else []
-            for name, most in turns:
-                while not self._link.limits.take(name, most):  # noqa: ASYNC110 - of other workers
-                    await asyncio.sleep(_LOOK)
-                stack.callback(self._link.limits.give, name)
-            yield
-
     def _saver(self, job: Job) -> Any:
         async def save(state: Checkpoint) -> None:
             job.saved = state
-            await self._write(job)
+            if not await self._write(job):
+                self._lose(job)
 
         return save
 
@@ -277,7 +280,7 @@ class Jobs:
             scope = job.arguments if isinstance(result, Erasure) else job.scope
             await self._hear_erased(scope)  # before anybody is told that it is done
             self._link.tell("erased", scope)
-        self._link.limits.give(under_way(job))
+        self._limits.end(job.owner)
         job.report, job.problem, job.ended_at = report, problem_, datetime.now(UTC)
         job.state = "failed" if report is None else "done"
         job.by, job.arguments, job.saved = None, {}, {}
@@ -289,31 +292,18 @@ class Jobs:
         job.note()
         await self._remove_all(older)
 
-    def _drop_reports(self, erased: Mapping[str, Any]) -> None:
-        """Forget reports that may hold words of a scope that was *erased*."""
-        for job in self._jobs.values():
-            is_others = any(
-                erased.get(name) not in (None, value) for name, value in job.scope.items()
-            )
-            is_safe = job.operation.has_safe_report or job.is_proof
-            if job.is_finished and not is_safe and not is_others:
-                job.report = None
-
     # Knowing
 
     async def jobs_of(self, principal: Principal) -> list[Job]:
         """Return the jobs that *principal* has asked for, the newest first."""
         sent = [each for many in await self._link.ask("jobs", principal.key_id) for each in many]
         others = {job.id: job for each in sent if (job := receive_job(each)) is not None}
-        return await asyncio.to_thread(self._of, principal, {**others, **self._jobs})
-
-    def _of(self, principal: Principal, known: Mapping[str, Job]) -> list[Job]:
+        known = {**others, **self._jobs}
         jobs = [job for job in known.values() if job.owner == principal.key_id]
-        for record in self._files.every(but=known) if self._files is not None else ():
-            if record.get("owner") == principal.key_id:
-                job = load_job(record)
-                if job is not None and not self._is_old(job):
-                    jobs.append(job)
+        if self._store is not None:
+            records = await self._store.of_owner(principal.key_id, but=known.keys())
+            more = [job for job in map(load_job, records) if job is not None]
+            jobs += [job for job in more if not self._is_old(job)]
         older = {job.id for job in older_jobs(jobs, most=_MAX_ENDED)}
         kept = [job for job in jobs if job.id not in older]
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
@@ -327,7 +317,7 @@ class Jobs:
         job = self._jobs.get(job_id)
         if job is None and job_id.isalnum():
             job = await self._elsewhere(job_id)
-        if job is None or job.owner != principal.key_id or self._is_old(job):
+        if job is None or job.owner != principal.key_id or self._is_old(job) or job.is_gone:
             raise HTTPProblem(404, "there is no such job; `/v1/jobs` lists those of your key")
         return job
 
@@ -368,8 +358,7 @@ class Jobs:
         """Return a job of another worker, or of another server by what that wrote."""
         for sent in await self._link.ask("job", job_id):
             return receive_job(sent)
-        files = self._files
-        record = None if files is None else await asyncio.to_thread(files.read, job_id)
+        record = None if self._store is None else await self._store.read(job_id)
         return None if record is None else load_job(record)
 
     async def _answer_other(self, job_id: str) -> dict[str, Any] | None:
@@ -384,7 +373,10 @@ class Jobs:
             await self._to_end(self._drop(self._jobs[job_id]))
 
     async def _hear_erased(self, erased: Mapping[str, Any]) -> None:
-        self._drop_reports(erased)
+        """Forget reports that may hold words of a scope that was *erased*."""
+        for job in self._jobs.values():
+            if may_quote(job, erased):
+                job.report = None
         for forget in self.after_erasure:
             await forget()
 
@@ -406,8 +398,7 @@ class Jobs:
         await self._to_end(self._drop(job))
 
     async def _drop(self, job: Job) -> None:
-        task = self._tasks.get(job.id)
-        if task is not None:
+        if (task := self._tasks.get(job.id)) is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self._forget(job)
@@ -419,7 +410,10 @@ class Jobs:
         job.is_answered = True
         if not job.once:
             self._forget(job)
-        await self._to_end(self._remove(job))
+        job.is_dropped = True
+        if self._store is not None:
+            async with job.disk:
+                await self._to_end(self._store.answer(job.id))
 
     def leave(self) -> None:
         """Keep nobody waiting any more: the server ends."""
@@ -430,48 +424,54 @@ class Jobs:
     async def stop(self) -> None:
         """Stop all work; the next server goes on with it."""
         self.leave()
-        tasks = list(self._tasks.values())
+        tasks = [task for task in (*self._tasks.values(), self._beating) if task is not None]
         left = [self._jobs[job_id] for job_id in self._tasks if job_id in self._jobs]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for job in left if self._link.workers > 1 else ():
-            if not job.is_finished:
-                job.attempts -= 1  # another worker goes on with it: nothing was wrong
-                await self._write(job)
-        await asyncio.gather(*self._steps, return_exceptions=True)
-        if self._files is not None:
-            await asyncio.to_thread(self._files.close)
+        has_others = self._link.workers > 1 or self._beating is not None
+        left = [job for job in left if has_others and not job.is_finished]
+        for job in left:
+            job.attempts -= 1  # another one goes on with it: nothing was wrong
+        with suppress(TimeoutError):  # a database may be away: then leases tell the others
+            async with asyncio.timeout(None if self._beating is None else 2.0):
+                await asyncio.gather(*map(self._put, left), *self._steps, return_exceptions=True)
+        if self._store is not None:
+            await self._store.close()
 
     # Keeping
 
-    async def _write(self, job: Job) -> None:
-        if self._files is not None:
-            await self._to_end(self._put(job, self._files))
-
-    async def _put(self, job: Job, files: JobFiles) -> None:
+    async def _put_first(self, job: Job) -> str | None:
         async with job.disk:
-            if not job.is_dropped:
-                await asyncio.to_thread(files.write, dump_job(job, files.server))
+            return None if self._store is None else await self._store.begin(dump_job(job))
+
+    async def _write(self, job: Job) -> bool:
+        """Write down how a job is now; tell whether it is still this server's."""
+        return await self._to_end(self._put(job))
+
+    async def _put(self, job: Job) -> bool:
+        async with job.disk:
+            if self._store is None or job.is_dropped:
+                return True
+            return await self._store.write(dump_job(job))
 
     async def _remove(self, job: Job) -> None:
         job.is_dropped = True
-        if self._files is not None:
+        if self._store is not None:
             async with job.disk:
-                await asyncio.to_thread(self._files.remove, job.id)
+                await self._store.remove(job.id)
 
-    async def _to_end(self, step: Coroutine[Any, Any, None]) -> None:
+    async def _to_end(self, step: Coroutine[Any, Any, _T]) -> _T:
         """Do a step to its end, also if who waits is cancelled: its thread would go on unseen."""
         task = asyncio.create_task(step)
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
 
     def _forget_older(self, owner: str | None) -> list[Job]:
         """Forget what a key has more than it may have; return it, for its records are left."""
         own = [job for job in self._jobs.values() if job.owner == owner]
-        older = older_jobs(own, most=_MAX_ENDED)
-        for job in older:
+        for job in (older := older_jobs(own, most=_MAX_ENDED)):
             self._forget(job)
         return older
 
@@ -494,6 +494,7 @@ class Jobs:
                 job.report = None
             if self._is_old(job):
                 self._forget(job)
-        if self._files is not None and now - self._pruned > _EVERY:
+        if self._store is not None and now - self._pruned > _EVERY:
             self._pruned = now
-            await asyncio.to_thread(self._files.prune, now - self._kept, most=_MAX_ENDED)
+            oldest, answered = now - self._kept, now - _AGAIN
+            await self._store.prune(oldest=oldest, answered=answered, most=_MAX_ENDED)

@@ -21,7 +21,6 @@ _MODULES = (
     "recall_lab",
     "context_lab",
     "playground_page",
-    "suggestions",
     "facts_page",
     "map_page",
     "graph_page",

@@ -1,15 +1,20 @@
-"""Users: who has how much, when they were last seen, and what can be done about it.
+"""Users, and the names that a field offers while somebody types.
 
-Whoever may see everyone's gets all users, page by page. A key that names a user sees that one.
+Whoever may see everyone's gets all users, page by page. A key that names a user sees that one, and
+is offered names of that user alone.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
+from starlette.responses import JSONResponse, Response
+
+from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.value_counts import UserOrder
+from orbiter.memory.server.dashboard.chat_address import name_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
 
@@ -112,3 +117,42 @@ async def _with_entries(ask: Ask) -> list[str]:
         return [ask.handle.scope.user_id]
     recent = await ask.server.memory.users(order="recent", limit=_MAX_ASKED)
     return [each.user_id for each in recent if each.entries]
+
+
+# What a field offers
+
+_MAX_VALUES = 20
+_READ = 500
+"""Values that are read of a field, the most frequent."""
+_FIELDS = (*SCOPE_FIELDS, "chat", "key", "tag", "source")
+_suggested: ScopeCache[list[str]] = ScopeCache(seconds=20, most=200)
+
+
+@pages.part("GET", "/ui/suggest")
+async def suggest(ask: Ask) -> Response:
+    """Return at most twenty values of a field that begin with, or else contain, what is typed."""
+    field, typed = ask.text("field"), ask.text("q").strip()[:200].casefold()
+    if field not in _FIELDS:
+        raise QueryError(f"`field` is one of `{'`, `'.join(_FIELDS)}`")
+    if field == "user_id" and not Query(metadata=ask.handle.scope).wanted:
+        # An index leads to the names that begin so, however many there are.
+        page = await ask.server.memory.users(
+            starts_with=ask.text("q").strip()[:200], limit=_MAX_VALUES
+        )
+        first = [user.user_id for user in page]
+        if first or not typed:
+            return JSONResponse({"values": first})
+    values = await _suggested.get(ask, lambda: _values_of(ask.handle, field), field)
+    begin = [each for each in values if each.casefold().startswith(typed)]
+    within = [each for each in values if typed in each.casefold() and each not in begin]
+    return JSONResponse({"values": [*begin, *within][:_MAX_VALUES]})
+
+
+async def _values_of(handle: ScopedMemory, field: str) -> list[str]:
+    if field == "chat":
+        names = [name_of(each.metadata) for each in await handle.chats(limit=_READ)]
+        return list(dict.fromkeys(names))
+    name = {"key": "fact", "tag": "tags"}.get(field, field)
+    only = "fact" if field == "key" else None
+    counted = await handle.count_by(name, memory_type=only, limit=_READ)
+    return [each.value for each in counted if isinstance(each.value, str)]

@@ -1,4 +1,4 @@
-"""Request limits: size, time, and a token-bucket rate limiter with one bucket per key.
+"""Limits of requests and jobs: size, time, how many, and a token-bucket rate limiter for each key.
 
 A body is whole before any handler sees it, an import's aside, which is written to a file as it
 comes. So no handler waits for a client that sends a byte now and then.
@@ -6,8 +6,11 @@ comes. So no handler waits for a client that sends a byte now and then.
 
 import asyncio
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,7 +20,14 @@ from orbiter.memory.server.http.settings import Settings, max_body_bytes
 from orbiter.memory.server.http.shared_limits import Limits, LocalLimits
 from orbiter.memory.tasks.worker_threads import KeyedSemaphore
 
-__all__ = ["LONGEST_HEAD", "UPLOADS", "RateLimiter", "RequestLimitsMiddleware", "check_head"]
+__all__ = [
+    "LONGEST_HEAD",
+    "UPLOADS",
+    "JobLimits",
+    "RateLimiter",
+    "RequestLimitsMiddleware",
+    "check_head",
+]
 
 
 LONGEST_HEAD = 32 * 1024
@@ -35,6 +45,13 @@ _LARGE_AT_ONCE = 2
 
 _SLOWEST = 16_000
 """Bytes a second that a body must come with, on average, once `patience` is over."""
+
+_AT_ONCE, _MAX_JOBS = 4, 32
+"""Jobs of one key that run at a time (of those that read everything, one), and that may be under
+way, queued ones included."""
+
+_LOOK, _SOON = 0.5, 0.01
+"""Seconds between two looks whether another worker is done: with a job, and with a request."""
 
 
 def check_head(scope: Scope) -> None:
@@ -224,3 +241,50 @@ class RateLimiter:
         if left < 1:
             wait = max(1, math.ceil((1 - left) / self._rate))
             raise HTTPProblem(429, "too many requests", headers={"Retry-After": str(wait)})
+
+
+class JobLimits:
+    """The limits of the jobs of one process, by counts that it shares with the other workers."""
+
+    def __init__(self, counts: Limits) -> None:
+        self._counts = counts
+        self._running: defaultdict[str | None, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_AT_ONCE)
+        )
+        self._reading: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def begin(self, owner: str | None, *, is_resumed: bool = False) -> None:
+        """Count a job of a key until its `end`; `HTTPProblem` with 429 for one too many."""
+        if not self._counts.take(f"jobs:{owner}", sys.maxsize if is_resumed else _MAX_JOBS):
+            message = f"a key may have at most {_MAX_JOBS} running jobs"
+            raise HTTPProblem(429, message, headers={"Retry-After": "5"})
+
+    def end(self, owner: str | None) -> None:
+        """Count a job of a key no more."""
+        self._counts.give(f"jobs:{owner}")
+
+    @asynccontextmanager
+    async def alone(self, once: str) -> AsyncIterator[None]:
+        """Have no other request with this `Idempotency-Key` begin, in any worker."""
+        name = f"once:{once}"
+        while not self._counts.take(name, 1):  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(_SOON)
+        try:
+            yield
+        finally:
+            self._counts.give(name)
+
+    @asynccontextmanager
+    async def turn(self, owner: str | None, *, is_heavy: bool) -> AsyncIterator[None]:
+        """Wait until a key may have one more job at work."""
+        async with AsyncExitStack() as stack:
+            if is_heavy:
+                await stack.enter_async_context(self._reading[owner])
+            await stack.enter_async_context(self._running[owner])
+            turns = [(f"job runs:{owner}", _AT_ONCE)]
+            turns += [(f"job reads:{owner}", 1)] if is_heavy else []
+            for name, most in turns:
+                while not self._counts.take(name, most):  # noqa: ASYNC110 - of other workers
+                    await asyncio.sleep(_LOOK)
+                stack.callback(self._counts.give, name)
+            yield

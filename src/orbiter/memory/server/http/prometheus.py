@@ -1,11 +1,16 @@
-"""Prometheus metrics of the server. No id, no text and no name is in a label."""
+"""Prometheus metrics of the server, and the port that serves them alone to one without a key.
 
+No id, no text and no name is in a label.
+"""
+
+import asyncio
 import os
+import socket
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.agent.telemetry import request_span
 from orbiter.memory.backends.pool_counts import live_pools
+from orbiter.memory.errors import MemoryConnectionError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
 from orbiter.memory.server.http.access_log import (
@@ -27,7 +33,7 @@ from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProble
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.wire.problems import REQUEST_ID
 
-__all__ = ["Metrics", "MetricsMiddleware", "route_template"]
+__all__ = ["Metrics", "MetricsMiddleware", "route_template", "serve_metrics"]
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
@@ -295,3 +301,85 @@ def route_template(scope: Scope) -> str:
 def _lacks_key(scope: Scope, status: int) -> bool:
     """Tell whether a request was refused as nobody's: without a key, or with a wrong one."""
     return status in (401, 403, 429) and "principal" not in scope.get("state", {})
+
+
+_PATIENCE = 5.0
+"""Seconds for a client to send its request and to take the answer."""
+_MAX_CLIENTS = 32
+_HEAD_BYTES = 8_192
+
+
+@asynccontextmanager
+async def serve_metrics(
+    read: Callable[[], Awaitable[str]], *, host: str, port: int, is_shared: bool
+) -> AsyncIterator[int]:
+    """Answer `GET /metrics` with what *read* returns while the block runs; give the port.
+
+    It answers that one path, without a key. Workers of one server share the port, and each answers
+    for all of them.
+    """
+    clients: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(clients) >= _MAX_CLIENTS:
+            writer.transport.abort()
+            return
+        clients.add(task)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await _answer(reader, writer, read)
+        except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError):
+            pass  # whoever is late, or sends no request, is cut off
+        finally:
+            clients.discard(task)
+            writer.transport.abort()
+
+    reuse = is_shared and hasattr(socket, "SO_REUSEPORT")
+    try:
+        server = await asyncio.start_server(
+            accept, host, port, limit=_HEAD_BYTES, reuse_port=reuse or None
+        )
+    except OSError as exc:
+        why = exc.strerror if exc.errno is None else os.strerror(exc.errno)
+        raise MemoryConnectionError(
+            f"port {port} of `{host}` cannot be served: {why}; choose another with `--metrics-port`"
+        ) from exc
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in clients:
+            task.cancel()
+        if clients:
+            await asyncio.wait(clients)
+        await server.wait_closed()
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, read: Callable[[], Awaitable[str]]
+) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    is_right = len(words) == 3 and words[0] in (b"GET", b"HEAD")
+    if is_right and words[1].partition(b"?")[0] == b"/metrics":
+        status, kind, text = "200 OK", "text/plain; version=0.0.4; charset=utf-8", await read()
+    else:
+        status, kind, text = "404 Not Found", "text/plain", "only `GET /metrics` is here\n"
+    body = text.encode()
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    if words[0] != b"HEAD":
+        writer.write(body)
+    await writer.drain()
+    writer.write_eof()
+    with suppress(OSError):  # until the client has it all, and closes
+        while await reader.read(_HEAD_BYTES):
+            pass

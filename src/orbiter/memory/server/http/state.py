@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+import logging
+import secrets
 import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from starlette.requests import HTTPConnection
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyStore, Principal, is_subject
 from orbiter.memory.auth.key_file import key_options
+from orbiter.memory.errors import MemoryError
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.worker_link import Alone
 from orbiter.memory.tasks.worker_threads import WorkerThread
@@ -23,6 +26,25 @@ if TYPE_CHECKING:
     from orbiter.memory.server.http.prometheus import Metrics
 
 __all__ = ["ServerState", "principal_of", "state_of"]
+
+_LOG = logging.getLogger(__name__)
+
+_PAGES = "page tokens"
+_MAKE = """
+DO $make$ BEGIN
+PERFORM pg_advisory_xact_lock(7310578224417913219);
+CREATE TABLE IF NOT EXISTS orbiter_secrets (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    secret BYTEA NOT NULL CHECK (length(secret) = 32)
+);
+REVOKE ALL ON orbiter_secrets FROM PUBLIC;
+END $make$
+"""
+_PUT = """
+INSERT INTO orbiter_secrets (name, secret) SELECT $1, $2
+WHERE NOT EXISTS (SELECT FROM orbiter_secrets WHERE name = $1) ON CONFLICT DO NOTHING
+"""
+_GET = "SELECT secret FROM orbiter_secrets WHERE name = $1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +66,7 @@ class ServerState:
         """Return what a page of this server puts in `X-Orbiter-Token` to change something.
 
         It is worth nothing without the key. That of a key is the same with every server over the
-        same keys; any other ends with the server.
+        same keys, any other with every server over the same Postgres; see `share_secret`.
         """
         key_id, secret = principal.key_id or "local", principal.page_secret or self.link.secret
         return hmac.new(secret, key_id.encode(), hashlib.sha256).hexdigest()
@@ -59,6 +81,25 @@ class ServerState:
             await self.tokens.close()
         if self.keys is not None:
             await self.keys.close()
+
+    async def share_secret(self) -> None:
+        """Have the pages of every server over one Postgres work with each other, also of a token.
+
+        Servers over other stores keep a secret of their own, and so do those whose role may not.
+        """
+        pool_of = getattr(self.memory.store, "pool_beside", None)  # of a `PostgresMemoryStore`
+        pool = None if self.tokens is None or pool_of is None else pool_of("secrets")
+        if pool is None:
+            return
+        try:
+            if not (await pool.run("SELECT to_regclass('orbiter_secrets') IS NOT NULL"))[0][0]:
+                await pool.run(_MAKE)
+            await pool.run(_PUT, _PAGES, secrets.token_bytes(32))
+            self.link.secret = (await pool.run(_GET, _PAGES))[0][0]
+        except MemoryError as exc:
+            _LOG.warning("a page of another server cannot be used with this one: %s", exc)
+        finally:
+            await pool.close()
 
     def key_command(self) -> str:
         """Return the command that makes a key of this server, and of no other; it has no secret."""
