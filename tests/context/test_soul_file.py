@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from orbiter.memory import AgentMemory
 from orbiter.memory.context import ContextManager
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.context.prompt_fence import NOTICE
@@ -62,6 +63,14 @@ async def test_a_vanished_half_written_or_unreadable_file_is_an_error(soul: Path
     soul.mkdir()
     with pytest.raises(StorageError, match="cannot be read"):
         await manager.assemble("Go")
+
+
+@pytest.mark.parametrize("text", ["You are a terse assistant.", "You are Ada.\n" * 500])
+async def test_a_persona_given_as_a_text_is_told_how(text: str) -> None:
+    memory = AgentMemory("memory://", embeddings=None, persona=text)
+    async with memory:
+        with pytest.raises(SoulNotFoundError, match=r"(?s)You are .*Soul\.parse\(text\)"):
+            await memory.scope("ann").chat("c").context("Go", budget=500)
 
 
 async def test_a_change_that_the_file_system_cannot_tell_is_seen(soul: Path) -> None:

@@ -5,6 +5,7 @@ names somebody, and what it answers is checked against that scope again.
 """
 
 import asyncio
+import errno
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ from orbiter.memory.tasks.offload import MANY, apart
 from orbiter.memory.text.ranking import for_prompt
 
 _RACY_NS = 2_000_000_000
+_MAX_PATH = 300  # characters of a path in an error: it may be a whole persona
 _WORDS = 8  # of a query, each one search
 _PROBE = 20  # memories looked at for each word
 _LONGEST = 4_000  # characters of a query; no memory holds more of it, no embedding takes more
@@ -63,12 +65,13 @@ class SoulFile:
                 data = self.path.read_bytes()
                 soul = Soul.parse(data, path=str(self.path))
                 self._soul, self._seen = soul, before if before == self._state() else None
-        except FileNotFoundError as exc:
-            raise SoulNotFoundError(
-                f"no persona at `{self.path}`; write one there, in Markdown, or give its path as "
-                "`soul_path`"
-            ) from exc
         except OSError as exc:
+            if isinstance(exc, FileNotFoundError) or exc.errno == errno.ENAMETOOLONG:
+                raise SoulNotFoundError(
+                    f"no persona at `{str(self.path)[:_MAX_PATH]}`; `soul_path` and "
+                    "`persona` are the path of a Markdown file, and a text itself is given as "
+                    "`Soul.parse(text)`"
+                ) from exc
             raise StorageError(f"the persona `{self.path}` cannot be read: {exc}") from exc
         return self._soul
 
