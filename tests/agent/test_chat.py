@@ -215,6 +215,31 @@ async def test_a_clock_that_goes_back_changes_no_order(any_alice: ScopedMemory) 
     assert items[1].created_at < later, "a time is kept as it is given"
 
 
+async def test_a_message_is_dated_by_the_call_or_by_itself(alice: ScopedMemory) -> None:
+    chat = alice.chat("dated")
+    day = datetime(2026, 10, 1, tzinfo=UTC)
+
+    await chat.add("by the call", created_at="2026-10-01")
+    await chat.add({"role": "user", "content": "as a text", "created_at": "2026-10-01"})
+    await chat.add(
+        [
+            {"role": "user", "content": "as seconds", "created_at": day.timestamp()},
+            {"role": "assistant", "content": "not at all", "created_at": None},
+        ]
+    )
+    with pytest.raises(QueryError, match="`created_at` must be a datetime"):
+        await chat.add({"role": "user", "content": "x", "created_at": "yesterday"})
+
+    times = {item.content: item.created_at for item in await chat.items()}
+    assert [text for text, at in times.items() if at == day] == [
+        "by the call",
+        "as a text",
+        "as seconds",
+    ]
+    assert times["not at all"] > day
+    assert not any("created_at" in message for message in await chat.messages())
+
+
 async def test_a_machine_whose_clock_is_behind_adds_at_the_end(
     any_url: str, open_memory: Open, who: str
 ) -> None:

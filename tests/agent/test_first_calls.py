@@ -325,14 +325,14 @@ async def test_too_many_values_are_answered_with_what_to_name(alice: ScopedMemor
     with pytest.raises(
         TypeError, match=r"takes 1 .*, not 2; .*`add\(\{\"role\": 'user', \"content\": …\}\)`"
     ):
-        await alice.chat("c").add("user", "hello")  # type: ignore[call-arg, arg-type]
+        await alice.chat("c").add("user", "hello")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="`recall` takes .*; name the others: .*`where`"):
         await alice.recall("tea", 5, 5, 5)  # type: ignore[call-arg, arg-type]
     with (
         blocking.AgentMemory("memory://", embeddings=None) as memory,
         pytest.raises(TypeError, match="a message is one dict"),
     ):
-        memory.default_user.chat("c").add("assistant", "hello")  # type: ignore[call-arg, arg-type]
+        memory.default_user.chat("c").add("assistant", "hello")  # type: ignore[call-arg]
 
 
 # Values

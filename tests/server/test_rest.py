@@ -56,7 +56,7 @@ async def test_an_end_may_be_a_span_and_a_wrong_one_is_told_what_works(
         made = (await api.post("memories", json={"what": "likes tea", "expires": span})).json()
         ends, began = (datetime.fromisoformat(made[name]) for name in ("expires_at", "created_at"))
         assert (ends - began).total_seconds() == pytest.approx(days * 86_400, abs=HANG)
-    for wrong in ("soon", "30 days", "d", "-3d", "2027-01-31"):
+    for wrong in ("soon", "30 days", "d", "-3d", "31.1.2027"):
         refused = await api.post("memories", json={"what": "likes tea", "expires": wrong})
         assert refused.status_code == 422
         told = refused.json()["detail"]
@@ -388,7 +388,7 @@ async def test_facts_are_asked_as_of_then_and_reviewed(api: httpx.AsyncClient) -
     assert (await api.post("facts/none/end")).json() == {"fact": None}
     assert "fact-keys" in detail(await api.get("facts/none"), 404)
     assert "`moment` is missing" in detail(await api.get("past/facts"), 422)
-    assert "offset" in detail(await api.get("facts", params={"as_of": "2021-06-01T00:00:00"}), 422)
+    assert "a day such as" in detail(await api.get("facts", params={"as_of": "then"}), 422)
     fork = await api.post("chats/c/messages", json={"what": ["one", "two"]})
     branch = await api.post(
         "chats/c/fork", json={"at": fork.json()["items"][0]["id"], "chat_id": "d"}
@@ -428,7 +428,7 @@ async def test_what_no_call_has_is_refused_by_its_name(
         (bare.get("memories?user_id=%FF"), 400, "query"),
         (bare.get("memories"), 422, "name user_id"),
         (api.post("recall", json={"mode": "magic"}), 422, "`mode`"),
-        (api.post("memories", json={"what": "x", "created_at": "2024-05-31"}), 422, "created_at"),
+        (api.post("memories", json={"what": "x", "created_at": "31 May"}), 422, "created_at"),
         (api.get("store/stats"), 422, "'user_id'"),
         (
             api.post("memories/batch", json={"things": ["x", {"role": "bogus", "content": "y"}]}),

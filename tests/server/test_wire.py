@@ -378,9 +378,8 @@ def test_what_cannot_be_sent_is_refused_by_name(
 @pytest.mark.parametrize(
     ("name", "sent"),
     [
-        ("created_at", "2024-05-31T12:00:00"),
-        ("created_at", "2024-05-31"),
-        ("created_at", "20240531"),
+        ("created_at", "31 May 2024"),
+        ("created_at", "2024-05"),
         ("created_at", 5),
         ("created_at", "9999-12-31T23:59:59-14:00"),
         ("importance", "1"),
@@ -400,6 +399,18 @@ def test_what_is_not_what_it_must_be_is_refused_by_name(name: str, sent: object)
 
     with pytest.raises(QueryError, match=f"`{name}`"):
         load_param(param, sent)
+
+
+@pytest.mark.parametrize("name", ["created_at", "expires"])
+@pytest.mark.parametrize(
+    ("sent", "hour"),
+    [("2024-05-31", 0), ("2024-05-31T12:00", 12), ("2024-05-31T14:00:00+02:00", 12)],
+)
+def test_a_time_is_read_as_in_python(name: str, sent: str, hour: int) -> None:
+    remember = operations_of("scope")["remember"]
+    param = next(each for each in remember.params if each.name == name)
+
+    assert load_param(param, sent) == datetime(2024, 5, 31, hour, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("sent", ["other", None, 3, []])

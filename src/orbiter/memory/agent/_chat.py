@@ -21,6 +21,7 @@ from orbiter.memory.agent.chat_history import (
 from orbiter.memory.agent.inputs import (
     Given,
     check_text,
+    date_items,
     labels,
     narrowed,
     read_flag,
@@ -28,7 +29,7 @@ from orbiter.memory.agent.inputs import (
     within,
 )
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import ScopeId, as_name
+from orbiter.memory.agent.keywords import ScopeId, Time, as_name
 from orbiter.memory.agent.results import ItemList
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.conversation.tokens import item_tokens
@@ -142,6 +143,7 @@ class Chat(ScopedHandle):
         self,
         what: Given | Sequence[Given],
         *,
+        created_at: Time | None = None,
         index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
@@ -151,23 +153,27 @@ class Chat(ScopedHandle):
         A text is what the user says; a message may be a dict or what a provider's client returns.
         A tool call without an id gets one, and a result without one answers the first open call of
         its name. What is of no known shape is a `MessageError`.
-        What has an *idempotency_key* is appended once, however often it is tried. A conversation
-        is in the order in which it is added; `created_at` is kept as given, and changes nothing
-        of that. With `index=False`, they are in this conversation only: no recall returns them.
+        What has an *idempotency_key* is appended once, however often it is tried. *created_at* is
+        when they were said, by default now, or that of a message that has one. A conversation is
+        in the order in which it is added, whatever the time. With `index=False`, they are in this
+        conversation only: no recall returns them.
         """
         more = labels(None, None, None, None, index=read_flag(index))
         if type(what) is str and idempotency_key is None:  # as most are: it concerns no call
             check_text(what)
             item = item_of_text(HumanMemory, what, within(self._scope, None, more))
+            date_items([item], created_at, None)
             await (await self._store()).add(item)
             return self._said([item])
         seed = seed_of(self._scope, idempotency_key)
 
         async def read(calls: OpenCalls) -> list[MemoryItem]:
             is_long, scope = has_many_values(what), self._scope
-            return await apart(
+            items: list[MemoryItem] = await apart(
                 is_long, read_messages, what, scope, more, format, as_human=True, open_calls=calls
             )
+            date_items(items, created_at, None)
+            return items
 
         calls = OpenCalls(seed=seed, orphans="note")
         items = await read(calls)

@@ -274,22 +274,35 @@ def _read_together(
 
     messages = _with_joined_parts(messages)
     calls = OpenCalls() if open_calls is None else open_calls
-    runs: list[tuple[Format, list[tuple[int, dict[str, Any]]]]] = []
+    runs: list[tuple[Format, datetime | None, list[tuple[int, dict[str, Any]]]]] = []
     for place, what in messages:
-        message = as_message(what)
+        message, at = _without_time(as_message(what))
         with _naming([place], what):
             check_is_whole(message, type(what).__name__)
             shapes = read_shape(message, format)
         for form, each in shapes:
-            if not runs or runs[-1][0] != form:
-                runs.append((form, []))
-            runs[-1][1].append((place, each))
+            if not runs or runs[-1][:2] != (form, at):
+                runs.append((form, at, []))
+            runs[-1][2].append((place, each))
     items = []
-    for form, run in runs:
+    for form, at, run in runs:
         only = messages[0][1] if len(messages) == 1 else None
         with _naming([place for place, _ in run], only):
-            items += read_on([each for _, each in run], form, calls)
+            of_run = read_on([each for _, each in run], form, calls)
+        date_items(of_run, at, None)
+        items += of_run
     return [_placed(_with_speaker(item), scope, extra) for item in items]
+
+
+def _without_time(message: Mapping[str, Any]) -> tuple[Mapping[str, Any], datetime | None]:
+    """Return a message without `created_at`, and that time: no provider takes it back."""
+    if "created_at" not in message or "role" not in message:
+        return message, None
+    at = message["created_at"]
+    if isinstance(at, int | float) and not isinstance(at, bool):  # as OpenAI's threads have it
+        at = datetime.fromtimestamp(at, UTC)
+    moment = None if at is None else check_instant("created_at", read_time("created_at", at))
+    return {name: each for name, each in message.items() if name != "created_at"}, moment
 
 
 def join_parts(things: Sequence[object]) -> list[object]:

@@ -815,6 +815,7 @@ class Chat(Blocking[agent.Chat]):
         self,
         what: Given | Sequence[Given],
         *,
+        created_at: Time | None = None,
         index: bool = True,
         format: Format | None = None,
         idempotency_key: str | None = None,
@@ -824,9 +825,10 @@ class Chat(Blocking[agent.Chat]):
         A text is what the user says; a message may be a dict or what a provider's client returns.
         A tool call without an id gets one, and a result without one answers the first open call of
         its name. What is of no known shape is a `MessageError`.
-        What has an *idempotency_key* is appended once, however often it is tried. A conversation
-        is in the order in which it is added; `created_at` is kept as given, and changes nothing
-        of that. With `index=False`, they are in this conversation only: no recall returns them.
+        What has an *idempotency_key* is appended once, however often it is tried. *created_at* is
+        when they were said, by default now, or that of a message that has one. A conversation is
+        in the order in which it is added, whatever the time. With `index=False`, they are in this
+        conversation only: no recall returns them.
         """
     def items(
         self,

@@ -10,7 +10,7 @@ from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.model.validation import plain_time
 from orbiter.memory.wire._item_codecs import status_schema
-from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, short_repr
+from orbiter.memory.wire.codecs import INSTANT, TIME, Codec, must_be_object, optional, short_repr
 
 __all__ = ["EXPIRES", "EXTRA", "INDEX", "STATUS", "TRUST", "WHERE"]
 
@@ -103,15 +103,15 @@ def _load_expires(value: Any) -> Any:
 
 def _load_end(text: str) -> datetime:
     try:
-        return INSTANT.load(text)
+        return TIME.load(text)
     except ValueError:
         raise ValueError(_must_be(text)) from None
 
 
 def _must_be(value: object) -> str:
     return (
-        "must be a time such as `2027-01-31T12:00:00Z`, seconds from now as a number, or a span "
-        f"such as `30d`, `12h` or `2w`, not {short_repr(value)}"
+        "must be a time such as `2027-01-31T12:00:00Z`, a day, seconds from now as a number, or "
+        f"a span such as `30d`, `12h` or `2w`, not {short_repr(value)}"
     )
 
 
@@ -124,7 +124,7 @@ EXPIRES: Codec[Any] = Codec(
             "`never`."
         ),
         "anyOf": [
-            {"type": "string", "format": "date-time"},
+            *TIME.schema()["anyOf"],
             {"type": "number", "exclusiveMinimum": 0, "maximum": _MAX_SECONDS},
             {"type": "string", "pattern": f"^{_SPAN.pattern}$"},
             {"type": "string", "const": "never"},

@@ -39,10 +39,10 @@ from orbiter.memory.wire._item_codecs import (
 from orbiter.memory.wire.codecs import (
     ETAG,
     FLAG,
-    INSTANT,
     NOTHING,
     NUMBER,
     TEXT,
+    TIME,
     WHOLE,
     Codec,
     choice,
@@ -212,7 +212,7 @@ def _path(name: str, *, wire: str = "") -> Param:
     return Param(name, TEXT, "path", wire=wire)
 
 
-_MOMENT = (_query("moment", INSTANT),)
+_MOMENT = (_query("moment", TIME),)
 TARGET_PARAMS: dict[Target, tuple[Param, ...]] = {
     "memory": (),
     "scope": (),
@@ -236,7 +236,7 @@ _KEY = _path("key")
 _FACT_ID = _path("fact_id")
 _ONCE = _body("idempotency_key", TEXT, None)
 _DRY_RUN = _body("dry_run", FLAG, _NO)
-_KNOWN = (_query("as_of", INSTANT, None), _query("known_at", INSTANT, None))
+_KNOWN = (_query("as_of", TIME, None), _query("known_at", TIME, None))
 _SCOPE = tuple(_body(name, TEXT, None) for name in SCOPE_FIELDS)
 _CONTEXT = (
     _body("task", TEXT, None),
@@ -253,7 +253,7 @@ _LISTED = (
     _query("memory_type", TEXT, None),
 )
 _PAGED = (_query("limit", WHOLE, 50), _query("cursor", TEXT, None))
-_SPAN = (_query("since", INSTANT, None), _query("until", INSTANT, None))
+_SPAN = (_query("since", TIME, None), _query("until", TIME, None))
 _LIST = (*_LISTED, _query("status", STATUS, None), *_SPAN, _query("forgotten", FLAG, _NO), *_PAGED)
 
 
@@ -281,13 +281,13 @@ _MEMORY = (
 
 _SCOPED = (
     Operation("remember", "scope", "POST", "memories", "write",
-              (_body("what", GIVEN), *_LABELS, _body("created_at", INSTANT, None),
+              (_body("what", GIVEN), *_LABELS, _body("created_at", TIME, None),
                _body("expires", EXPIRES, None), _body("index", INDEX, _YES), _ONCE,
                _body("format", FORMAT, None)),
               ITEM, 201, is_safe_to_repeat=False),
     Operation("remember_many", "scope", "POST", "memories/batch", "write",
               (_body("things", THINGS), _body("text", TEXT, None), *_LABELS,
-               _body("created_at", INSTANT, None), _body("expires", EXPIRES, None),
+               _body("created_at", TIME, None), _body("expires", EXPIRES, None),
                _body("index", FLAG, _YES), _ONCE,
                _body("format", FORMAT, None)),
               results.ITEM_LIST, 201, is_safe_to_repeat=False),
@@ -307,14 +307,14 @@ _SCOPED = (
     Operation("forget", "scope", "POST", "forget", "write",
               (_body("item", ITEMS_OR_IDS, None), _body("query", TEXT, ""),
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
-               _body("since", INSTANT, None), _body("until", INSTANT, None),
+               _body("since", TIME, None), _body("until", TIME, None),
                _body("everything", FLAG, _NO), _body("permanently", FLAG, _NO), _DRY_RUN),
               results.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item",
               erases_with="permanently"),
     Operation("recall", "scope", "POST", "recall", "read",
               (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
-               _body("memory_type", TEXT, None), _body("since", INSTANT, None),
-               _body("until", INSTANT, None), _body("where", WHERE, None),
+               _body("memory_type", TEXT, None), _body("since", TIME, None),
+               _body("until", TIME, None), _body("where", WHERE, None),
                _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
                _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
                _body("min_relevance", NUMBER, 0.0), _body("spread", FLAG, None),
@@ -322,7 +322,7 @@ _SCOPED = (
     Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
     Operation("count_by", "scope", "POST", "counts", "read",
               (_body("field", TEXT), _body("where", WHERE, None), _body("memory_type", TEXT, None),
-               _body("since", INSTANT, None), _body("until", INSTANT, None),
+               _body("since", TIME, None), _body("until", TIME, None),
                _body("limit", WHOLE, 100)), results.VALUE_COUNTS),
     Operation("chats", "scope", "GET", "chats", "read",
               (_query("query", TEXT, ""), _query("limit", WHOLE, 50)), results.CONVERSATIONS),
@@ -338,14 +338,15 @@ _SCOPED = (
     Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
               results.COUNT, is_safe_to_repeat=False, is_long=True, has_safe_report=True),
     Operation("undo", "scope", "POST", "undo", "write",
-              (_body("source", TEXT), _body("since", INSTANT, None), _DRY_RUN),
+              (_body("source", TEXT), _body("since", TIME, None), _DRY_RUN),
               results.FORGOTTEN, is_safe_to_repeat=False, is_long=True),
 )  # fmt: skip
 
 _CHAT = (
     Operation("add", "chat", "POST", "chats/{chat_id}/messages", "write",
-              (_body("what", WHAT), _body("index", FLAG, _YES), _body("format", FORMAT, None),
-               _ONCE), results.ITEM_LIST, 201, is_safe_to_repeat=False),
+              (_body("what", WHAT), _body("created_at", TIME, None), _body("index", FLAG, _YES),
+               _body("format", FORMAT, None), _ONCE),
+              results.ITEM_LIST, 201, is_safe_to_repeat=False),
     Operation("messages", "chat", "GET", "chats/{chat_id}/messages", "read",
               (_query("format", FORMAT, "openai"), _query("rounds", WHOLE, None),
                _query("budget", WHOLE, None)), results.MESSAGES),
@@ -365,11 +366,11 @@ _CHAT = (
 
 _FACTS = (
     Operation("put", "facts", "PUT", "facts/{key}", "write",
-              (_KEY, _body("value", VALUE), _body("valid_from", INSTANT, None),
-               _body("valid_to", INSTANT, None), _body("source", SOURCE, None),
+              (_KEY, _body("value", VALUE), _body("valid_from", TIME, None),
+               _body("valid_to", TIME, None), _body("source", SOURCE, None),
                _body("importance", NUMBER, None)), FACT),
     Operation("end", "facts", "POST", "facts/{key}/end", "write",
-              (_KEY, _body("at", INSTANT, None), _body("source", SOURCE, None)),
+              (_KEY, _body("at", TIME, None), _body("source", SOURCE, None)),
               enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
     Operation("revert", "facts", "POST", "facts/{key}/revert", "write", (_KEY,),
               enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
@@ -381,7 +382,7 @@ _FACTS = (
               FACT),
     Operation("propose", "facts", "POST", "fact-drafts", "write",
               (_body("key", TEXT), _body("value", VALUE), _body("source", SOURCES),
-               _body("valid_from", INSTANT, None), _body("valid_to", INSTANT, None),
+               _body("valid_from", TIME, None), _body("valid_to", TIME, None),
                _body("confidence", NUMBER, None)),
               enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
 )  # fmt: skip
@@ -417,7 +418,7 @@ _AUDIT = (
     Operation("entries", "audit", "GET", "audit", "admin",
               (*(_query(each.name, TEXT, None) for each in _SCOPE), _query("action", TEXT, None),
                _query("by", TEXT, None), _query("item_id", TEXT, None),
-               _query("since", INSTANT, None),
+               _query("since", TIME, None),
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
               enveloped("entries", list_of(results.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),

@@ -23,6 +23,7 @@ __all__ = [
     "NOTHING",
     "NUMBER",
     "TEXT",
+    "TIME",
     "WHOLE",
     "Codec",
     "choice",
@@ -166,6 +167,25 @@ INSTANT: Codec[datetime] = Codec(
     lambda: {"type": "string", "format": "date-time"},
     is_text=True,
 )
+
+
+def _load_time(value: Any) -> datetime:
+    try:
+        return to_utc(datetime.fromisoformat(value))
+    except (TypeError, ValueError):
+        raise ValueError(
+            "must be a time such as `2024-05-31T12:00:00Z`, or a day such as `2024-05-31`, not "
+            f"{short_repr(value)}"
+        ) from None
+
+
+TIME: Codec[datetime] = Codec(
+    _dump_instant,
+    _load_time,
+    lambda: {"anyOf": [{"type": "string", "format": each} for each in ("date-time", "date")]},
+    is_text=True,
+)
+"""A time that a caller names: as in Python, one without a zone is UTC, and a day its beginning."""
 
 
 def choice(*names: str) -> Codec[Any]:
