@@ -5,8 +5,8 @@
 The pairs of `benchmarks._replacements` are stored among other memories, and each person is asked
 about now. A pair of which one replaces the other is right if both are among the ten hits, the newer
 one first, and the older one says what it is replaced by. A pair that only looks like it is right if
-neither is marked. Questions about the past are right if nothing is marked, so that their order is
-that of relevance. `--half 2` are the pairs that were held back while the rules were written.
+neither is marked. A question about what was before is right if the older one comes first, whatever
+is said of it. `--half 2` are the pairs that were held back while the rules were written.
 """
 
 import argparse
@@ -50,6 +50,12 @@ def is_right(found: RecallResult, pair: Pair) -> bool:
     return found[older].replaced_by == by and any("replaced by" in text for text in texts)
 
 
+def is_past_right(found: RecallResult, pair: Pair) -> bool:
+    """Tell whether the hits of a question about what was before begin with that."""
+    places = {hit.item.content: place for place, hit in enumerate(found)}
+    return pair.older in places and places[pair.older] < places.get(pair.newer, len(found))
+
+
 def strays(found: RecallResult) -> int:
     """Return how many hits are marked that nothing replaces."""
     replaced = {pair.older for _, pair in pairs() if pair.is_replaced}
@@ -73,8 +79,7 @@ async def judge(store: SQLMemoryStore, half: int = 0) -> list[Judged]:
         rows.append(Judged(pair.kind, pair, is_right(found, pair), strays(found)))
         if pair.past:
             found = await recall(store, pair.past, scope=scope, now=ASKED_AT)
-            marked = sum(hit.replaced_by is not None for hit in found)
-            rows.append(Judged("past", pair, not marked, 0))
+            rows.append(Judged("past", pair, is_past_right(found, pair), 0))
     return rows
 
 

@@ -349,6 +349,32 @@ async def test_only_what_holds_at_the_time_asked_about_is_relevant(
     assert _values(sure) == [answer]
 
 
+@pytest.mark.parametrize("model", [None, LocalEmbeddings()])
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Where did I live before?", ["Lima", "Paris"]),
+        ("Where did I live previously?", ["Lima", "Paris"]),
+        ("Where did I live before Berlin?", ["Lima", "Paris"]),
+        ("Where did I live before I moved to Lima?", ["Paris"]),
+        ("Where did I live before Paris?", []),
+        ("What was my previous home city?", ["Lima", "Paris"]),
+    ],
+)
+async def test_what_held_before_is_what_was_before_the_value_of_now_or_the_one_that_is_named(
+    question: str, answers: list[str], model: LocalEmbeddings | None
+) -> None:
+    async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
+        await store.add_many([PARIS, LIMA, BERLIN])
+        await store.catch_up()
+
+        found = await recall(store, question, scope=ANN, now=NOW)
+        sure = await recall(store, question, scope=ANN, now=NOW, min_relevance=0.4)
+
+    assert _values(sure) == answers
+    assert _values(found)[: len(answers)] == answers
+
+
 async def test_a_fact_is_of_the_time_when_it_began_not_of_when_it_was_written_down() -> None:
     signed = HumanMemory(content="I signed a contract", metadata=ANN, created_at=_day(2025, 5, 28))
     moved = _fact("Berlin", _day(2025, 5, 27))

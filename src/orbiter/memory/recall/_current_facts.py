@@ -55,7 +55,8 @@ class _Known(NamedTuple):
     """What is known of one key."""
 
     first: Sequence[FactMemory]
-    """What answers a question: what holds; or what held at the time asked about, longest first."""
+    """What answers a question: what holds; or what held at the time asked about, longest first; or
+    what held before, latest first."""
     spans: dict[str, FactSpan]
     """From when to when each holds, the time to be told of; what never did is not in it."""
     now: datetime
@@ -145,7 +146,8 @@ async def _known(
     times = periods_asked(question.times)
     some = replace(asked.filters, since=None, until=None, where=asked.trusted)
     facts: dict[_Key, list[FactMemory]] = {}
-    if some.max_per_fact is not None and not times and isinstance(store, FactIndex):
+    is_open = times or question.asks_before
+    if some.max_per_fact is not None and not is_open and isinstance(store, FactIndex):
         crowded = [key for key, each in groups.items() if len(each) >= some.max_per_fact]
         for key in crowded[:_MAX_CROWDED]:
             near = await _neighbours(store, groups[key], some, asked.now)
@@ -155,7 +157,7 @@ async def _known(
     for fact in await assertions(store, some, left) if left else ():
         others.setdefault(_key(fact), []).append(fact)
     return {
-        key: _of_key(each, times, asked.now, since=ALWAYS if times else since.get(key, ALWAYS))
+        key: _of_key(each, question, asked.now, since=ALWAYS if is_open else since.get(key, ALWAYS))
         for key, each in (others | facts).items()
     }
 
@@ -188,16 +190,13 @@ async def _neighbours(
 
 
 def _of_key(
-    facts: list[FactMemory],
-    times: Sequence[tuple[datetime, datetime]],
-    now: datetime,
-    *,
-    since: datetime,
+    facts: list[FactMemory], question: Question, now: datetime, *, since: datetime
 ) -> _Known:
     """Return what is known of a key, as far as it concerns facts that begin at *since* or later.
 
     Which of these holds when, those that begin earlier do not change.
     """
+    times = periods_asked(question.times)
     now = judged_at(facts, now)
     later = [fact for fact in facts if fact.valid_from >= since]
     if any(fact.covers(now) and fact.is_known(NO_END) for fact in later):
@@ -215,7 +214,25 @@ def _of_key(
         then = []  # the present is asked about
     then.sort(key=lambda span: (-overlap(span, times), span.start))
     first = [span.fact for span in then] or ([] if holds is None else [holds])
+    if question.asks_before:
+        first = _before(question.before, told.values(), holds, now)
     return _Known(first, told, now, holds)
+
+
+def _before(
+    what: str, spans: Iterable[FactSpan], holds: FactMemory | None, now: datetime
+) -> list[FactMemory]:
+    """Return what held before the value that *what* names, or before what holds; latest first."""
+    begun = sorted((span for span in spans if span.start <= now), key=attrgetter("start"))
+    named = frozenset(words.terms(what))
+    after = [span for span in begun if named and named & frozenset(_value_terms(span.fact))]
+    after = after or [span for span in begun if holds is not None and span.fact.id == holds.id]
+    end = after[0].start if after else now
+    return [span.fact for span in reversed(begun) if span.start < end]
+
+
+def _value_terms(fact: FactMemory) -> list[str]:
+    return words.terms(str(fact.value))
 
 
 def _replaced(known: dict[_Key, _Known]) -> dict[str, FactMemory]:
@@ -321,8 +338,10 @@ def _answers(fact: FactMemory, first: Sequence[FactMemory], question: Question) 
     """
     if any(each.id == fact.id for each in first):
         return True
+    if question.asks_before:
+        return False
     is_open = question.asks_when or (question.asks_past and not periods_asked(question.times))
-    is_named = not frozenset(words.terms(str(fact.value))).isdisjoint(words.terms(question.text))
+    is_named = not frozenset(_value_terms(fact)).isdisjoint(words.terms(question.text))
     return None if is_open or is_named or not first else False
 
 

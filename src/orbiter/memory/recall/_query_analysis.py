@@ -6,7 +6,7 @@ Pure: the same text, names and moment always give the same question.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -56,6 +56,26 @@ _NOW = lazy_pattern(
     r"|at (?:the moment|present)|these days)\b",
     re.IGNORECASE,
 )
+_BEFORE = lazy_pattern(
+    r"\b(?:before|prior|previous(?:ly)?|former(?:ly)?|used to"
+    r"|(?<!how )(?<!year )(?<!years )old(?= \w))\b",
+    re.IGNORECASE,
+)
+"""What makes a question about the past one about what came before something else."""
+_BEFORE_WHAT = lazy_pattern(
+    r"\s+(?:(?:right|just|directly|immediately|shortly) )?(?:before|prior to) "
+    r"(?P<what>(?!(?:it|now|that|then|this)\b)[^\d,;.?!]{2,60}?)\s*[.?!]*\s*\Z",
+    re.IGNORECASE,
+)
+_EARLIER = """previous previously former formerly prior old früher vorher auparavant précédent
+ancien antes anterior prima precedente vroeger eerder vorige раньше прежде прежний"""
+"""Words by which such a question asks, and which no memory that answers it needs to have."""
+_OF_STATE = lazy_pattern(
+    r"\b(?:address|boss|called|car|company|cost|dentist|doctor|earn|employer|job|live|living|name"
+    r"|number|occupation|pay|price|profession|rent|reside|salary|wage|weigh|work|working)\b",
+    re.IGNORECASE,
+)
+"""What a question asks for that is so until it changes: "before" then names the change."""
 _SPREAD = lazy_pattern(
     r"\b(?:in (?:which|what) (?:order|sequence)|(?:in )?(?:the )?(?:chronological|temporal) order"
     r"|chronologically|(?:the )?order (?:of|in which)|in order(?! to\b| that\b| for\b)"
@@ -176,6 +196,10 @@ class Question(NamedTuple):
     """Whether it is about what the assistant said."""
     asks_past: bool = False
     """Whether it is about what was, so that what is newer is no better answer."""
+    asks_before: bool = False
+    """Whether it is about what came before something else: that is not the answer."""
+    before: str = ""
+    """Before what, if that is named, as in "Where did I live before Linz?". Not in the terms."""
     asks_now: bool = False
     """Whether it says that it is about now."""
     asks_about_user: bool = False
@@ -288,12 +312,19 @@ def read(
 
     Where it names the *user*, it means what says "I".
     """
-    people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
+    times, from_events = spans(text, now=now), offsets(text)
+    asks_past = _is_of_past(text, bool(times or from_events))
+    is_before = asks_past and not (times or from_events)
+    before = _before_what(text) if is_before else None
+    wanted = text if before is None else f"{text[: before.start()]}?"
+    people, as_statement, unnamed = _put_as_said(wanted, _people_of(speakers))
     if user is not None:
         _, as_statement, _ = _put_as_said(as_statement, _people_of((user,)))
         _, _, unnamed = _put_as_said(unnamed, _people_of((user,)))
-    times, from_events = spans(text, now=now), offsets(text)
     terms = tuple(dict.fromkeys(words.terms(unnamed)))
+    asks_before = is_before and _BEFORE.search(statement_in_english(text)) is not None
+    if asks_before:  # which nothing says of itself
+        terms = tuple(term for term in terms if term not in _before_terms()) or terms
     return Question(
         text=text,
         terms=terms,
@@ -303,11 +334,25 @@ def read(
         offsets=from_events,
         asks_when=_asks_when(text),
         asks_you=_YOU.search(text) is not None,
-        asks_past=_is_of_past(text, bool(times or from_events)),
+        asks_past=asks_past,
+        asks_before=asks_before,
+        before="" if before is None else before["what"],
         asks_now=_NOW.search(statement_in_english(text)) is not None,
         asks_about_user=_asks_about_user(as_statement),
         names=names_in(text).intersection(terms),
     )
+
+
+@cache
+def _before_terms() -> frozenset[str]:
+    split = words.tokens(_EARLIER)
+    every = (words.terms_of(split, language=each) for each in languages.LANGUAGES)
+    return frozenset().union(*every)
+
+
+def _before_what(text: str) -> re.Match[str] | None:
+    """Return where a question ends in what something was before: the answer does not name that."""
+    return _BEFORE_WHAT.search(text) if _OF_STATE.search(text) else None
 
 
 def _asks_about_user(text: str) -> bool:

@@ -207,7 +207,7 @@ async def _choose(
     candidates: Candidates,
     vector: QuestionVector | None,
 ) -> RecallResult:
-    if not candidates.question.asks_past:
+    if candidates.question.asks_before or not candidates.question.asks_past:
         candidates = await prefer_newer(store, candidates, request, mode=mode)
     if any(one.item.memory_type == "fact" for one in candidates.scored):
         from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few are facts

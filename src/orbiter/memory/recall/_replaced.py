@@ -58,9 +58,16 @@ _BEST = 3
 _MAX_TERMS = 12
 """by how many of their words each."""
 _MEASURES = """
-age cost dollar euro fee increase kg lower meter mile number pay percent pound price raise reduce
+age cost dollar euro fee increase kg lower meter mile number pay per percent pound price raise
+reduce
 """
 """Words that only say of what kind a value is, or how it changed."""
+_TELLS_BEFORE = lazy_pattern(
+    r"\b(?:before|former(?:ly)?|from|previous(?:ly)?|prior|used to)\b", re.IGNORECASE
+)
+"""What a text tells of a change that also tells what was before it."""
+_TELLS_BOTH = 0.7
+"""Not fitted: how likely such a text answers what was before that change."""
 _WITH_WHOM = lazy_pattern(r"\bwhom?\b.*\bwith\b|\bwith whom?\b", re.IGNORECASE)
 _STATES = tuple(frozenset((topic.split()[0],)) for topic in TOPICS)
 """What is so of somebody, each as the topics of a question."""
@@ -88,6 +95,8 @@ def _replaces(
     if not is_same or newer.is_added or older.is_event or _says_again(newer, older):
         return False
     topic = topics & older.topics
+    if topic and newer.value and newer.value == older.value:
+        return _numbers(newer) != _numbers(older)
     shared = topic & newer.topics
     if not _is_new_of(newer, older, shared, topics):
         return False
@@ -99,6 +108,10 @@ def _replaces(
     is_another = bool(names & older.terms - newer.terms)  # the meeting with Ana, not with Ben
     is_named = bool(newer.heads & names)
     return not is_another and _is_of_one_kind(newer, older, who, is_named=is_named)
+
+
+def _numbers(sentence: Sentence) -> set[str]:
+    return {word for word in sentence.tokens if word[0].isdigit()}
 
 
 def _says_again(newer: Sentence, older: Sentence) -> bool:
@@ -258,10 +271,13 @@ async def prefer_newer(
 ) -> Candidates:
     """Return the candidates with each statement behind the one that replaces it.
 
-    A statement that replaces one of the best is brought in if nothing else speaks for it. In mode
-    `recent` the order is that of time, and what is replaced is only marked.
+    It is the other way round where what came before is asked for. A statement that replaces one of
+    the best is brought in if nothing else speaks for it. In mode `recent` the order is that of
+    time, and what is replaced is only marked.
     """
     worthy = list(islice(filter(candidates.has_evidence, candidates.scored), _MAX_COMPARED))
+    if candidates.question.asks_before and mode != "recent":
+        return await apart(are_many(one.item for one in worthy), _earlier_first, candidates, worthy)
     scored = list(candidates.scored)
     if worthy and candidates.question.asks_now and mode in ("hybrid", "words"):
         scored += await _look_further(store, candidates, request, worthy)
@@ -308,15 +324,6 @@ def _placed(
         if newer := replaced.get(one.item.id):
             texts.setdefault(newer.id, (REPLACES, f"replaces {quoted(one.item)}"))
 
-    def why(one: Scored) -> Explanation:
-        if one.item.id not in texts:
-            return candidates.why(one)
-        part, text = texts[one.item.id]
-        others = {name: points for name, points in one.points.items() if name != part}
-        reasons = candidates.why(Scored(one.item, one.place, others)) if others else ()
-        reasons = (*reasons, Reason(part, shifts.get(one.item.id, 0.0), text))
-        return Explanation(sorted(reasons, key=lambda reason: -abs(reason.points)))
-
     def has_evidence(one: Scored) -> bool:
         return one.item.id in brought or candidates.has_evidence(one)
 
@@ -328,19 +335,80 @@ def _placed(
 
     of_table = candidates.measures
     older = {replaced[one.item.id].id: one for one in reversed(worthy) if one.item.id in replaced}
+    kept = [one for one in scored if one.place >= 0 or one.item.id in brought]
+    return _shifted(candidates, kept, shifts, texts)._replace(
+        has_evidence=has_evidence,
+        replaced={**candidates.replaced, **replaced},
+        measures=None if of_table is None else measures,
+    )
+
+
+def _earlier_first(candidates: Candidates, worthy: Sequence[Scored]) -> Candidates:
+    """Return the candidates with what came later behind what came before it, which is asked for."""
+    items = [one.item for one in worthy if _is_statement(one.item)]
+    replaced = find_replacements(candidates.question, items, items)
+    later = {newer.id for newer in replaced.values()}.difference(replaced)
+    both = set[str]()
+    if named := topics_in(candidates.question.before).difference(*_STATES):
+        told = [one.item for one in candidates.scored[:_MAX_COMPARED] if _is_statement(one.item)]
+        told = [item for item in told if named <= frozenset(terms_in(item.content))]
+        both = {item.id for item in told if _TELLS_BEFORE.search(item.content)}
+        change = [item for item in told if item.id not in both]
+        if change:
+            since, involved = min(item.created_at for item in change), {*replaced, *later}
+            later = {item.id for item in change}
+            later |= {each.id for each in items if each.id in involved and each.created_at >= since}
+    later -= both
+    if not (later or both):
+        return candidates
+    earlier = [item for item in items if item.id in replaced and item.id not in later]
+    texts = {item.id: (REPLACED, replaced_by(replaced[item.id])) for item in earlier}
+    shifts: dict[str, float] = {}
+    if earlier:
+        last = max(earlier, key=in_time)
+        shifts = shifts_behind(worthy, dict.fromkeys(later, last))
+        texts |= dict.fromkeys(later, (REPLACES, f"came after {quoted(last)}"))
+
+    def has_evidence(one: Scored) -> bool:
+        return one.item.id in both or candidates.has_evidence(one)
+
+    def measures(one: Scored) -> Mapping[str, float]:
+        values = {} if of_table is None else of_table(one)
+        if one.item.id in both:
+            return {"known": max(_TELLS_BOTH, relevance(values))}
+        return {**values, "outdated": 1.0} if one.item.id in later else values
+
+    of_table = candidates.measures
+    return _shifted(candidates, candidates.scored, shifts, texts)._replace(
+        has_evidence=has_evidence,
+        replaced={**candidates.replaced, **{item.id: replaced[item.id] for item in earlier}},
+        measures=None if of_table is None else measures,
+    )
+
+
+def _shifted(
+    candidates: Candidates,
+    scored: Sequence[Scored],
+    shifts: Mapping[str, float],
+    texts: Mapping[str, tuple[str, str]],
+) -> Candidates:
+    """Return the candidates in the order that *shifts* make, with *texts* as further reasons."""
+
+    def why(one: Scored) -> Explanation:
+        if one.item.id not in texts:
+            return candidates.why(one)
+        part, text = texts[one.item.id]
+        others = {name: points for name, points in one.points.items() if name != part}
+        reasons = candidates.why(Scored(one.item, one.place, others)) if others else ()
+        reasons = (*reasons, Reason(part, shifts.get(one.item.id, 0.0), text))
+        return Explanation(sorted(reasons, key=lambda reason: -abs(reason.points)))
+
     placed = [
         Scored(one.item, one.place, {**one.points, texts[one.item.id][0]: shift})
         if (shift := shifts.get(one.item.id))
         else one
         for one in scored
-        if one.place >= 0 or one.item.id in brought
     ]
-    if not is_ordered:
+    if shifts:
         placed.sort(key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id))
-    return candidates._replace(
-        scored=placed,
-        why=why,
-        has_evidence=has_evidence,
-        replaced={**candidates.replaced, **replaced},
-        measures=None if of_table is None else measures,
-    )
+    return candidates._replace(scored=placed, why=why)

@@ -163,6 +163,35 @@ _OWN_STATE = lazy_pattern(
     r"|salary|wage|weight) (?:is|are|was|has|went|rose|fell|dropped|changed)\b"
 )
 """What somebody says of themselves without "I": "My weight is …" is "I weigh …"."""
+_OWN_VALUE = lazy_pattern(
+    r"\W*(?:(?:my|our) (?:\w+ ){1,4}?(?:is|costs?)"
+    r"|(?:i|we)(?:'m| am| are| weigh| earn| make| pay| take)) (?:[a-z]+ ){0,3}?\W*\d[\d .,/-]*"
+    r"(?:(?! and )[^\d,;])*\Z"
+)
+"""A sentence in small letters that tells one number of somebody, and no other."""
+_MAY_HAVE_VALUE = lazy_pattern(r"\b(?:my|our|i|we)\b[^.!?\n]*\d")
+_RATES = frozenset(
+    (
+        "annually",
+        "daily",
+        "day",
+        "hour",
+        "month",
+        "monthly",
+        "per",
+        "week",
+        "weekly",
+        "year",
+        "yearly",
+    )
+)
+_DATED = frozenset(
+    """
+    january february march april may june july august september october november december monday
+    tuesday wednesday thursday friday saturday sunday today tomorrow tonight am pm o'clock
+    """.split()  # noqa: SIM905 - read by people
+)
+"""What tells that a number is a time: two appointments may both be true."""
 _OWNER = lazy_pattern(r"\b(\w+)'s\b")
 _OWN_THING = lazy_pattern(r"\b(?:my|our) (?:\w+ ){1,3}(?:is|are) (?:an?|the|called|named)\b")
 _EVENT = lazy_pattern(
@@ -217,6 +246,8 @@ class Sentence(NamedTuple):
     """The terms of the names in it."""
     has_number: bool
     has_time: bool
+    value: frozenset[str]
+    """What a number is the value of, as of "My rent is 1150 euros"; nothing if it tells no such."""
 
 
 def terms_in(text: str) -> list[str]:
@@ -342,7 +373,20 @@ def _read(sentence: str) -> Sentence:
         names_in(sentence) - _TIMES if _CAPITAL.search(sentence, 1) else frozenset(),
         any(map(str.isdigit, text)),
         not _TIMES.isdisjoint(words.tokens(text)) or _CLOCK.search(text) is not None,
+        _value_in(text),
     )
+
+
+def _value_in(text: str) -> frozenset[str]:
+    """Return the words of which a sentence tells a single number, without that.
+
+    Who says the same with another number later has told a new value, without a word of change.
+    """
+    if _OWN_VALUE.match(_LEAD_IN.sub("", text, 1)) is None or _UNREAL.search(text):
+        return frozenset()
+    split = [word for word in words.tokens(text) if word not in words.COMMON]
+    of_what = frozenset(word for word in split if not word[0].isdigit())
+    return frozenset() if of_what & _DATED else of_what - _RATES
 
 
 @text_cache(max_bytes=_MAX_BYTES)
@@ -359,10 +403,15 @@ def sentences_of(content: str) -> tuple[Sentence, ...]:
 
 
 def news_in(content: str) -> list[Sentence]:
-    """Return the sentences of a text that say that something ended, changed or is new."""
+    """Return the sentences of a text that say that something ended, changed or is new.
+
+    So may one that tells a value.
+    """
     if not _may_tell_news(content):
         return []
-    return [one for one in sentences_of(content) if one.changed or one.ended or one.renewed]
+    return [
+        one for one in sentences_of(content) if one.changed or one.ended or one.renewed or one.value
+    ]
 
 
 @text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)
@@ -370,11 +419,14 @@ def _may_tell_news(content: str) -> bool:
     """Tell whether a text has a cue at all: to read one takes a hundred times as long."""
     if len(content) > _MAX_CHARACTERS:
         return False
-    if _ANY_CUE.search(content.replace("’", "'").lower()) is not None:
+    if _has_cue(content):
         return True
-    if not may_tell_change(content):
-        return False
-    return _ANY_CUE.search(statement_in_english(content).replace("’", "'").lower()) is not None
+    return may_tell_change(content) and _has_cue(statement_in_english(content))
+
+
+def _has_cue(content: str) -> bool:
+    text = content.replace("’", "'").lower()
+    return _ANY_CUE.search(text) is not None or _MAY_HAVE_VALUE.search(text) is not None
 
 
 _ASKS_AMOUNT = lazy_pattern(
