@@ -31,7 +31,8 @@ from orbiter.memory.recall import (
     no_model_by_choice,
     recall,
 )
-from orbiter.memory.recall._query_analysis import is_question
+from orbiter.memory.recall._query_analysis import is_question, read
+from orbiter.memory.recall._relevance import measures_of_text
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text.ranking import ANSWERED, for_prompt
 
@@ -689,3 +690,80 @@ async def test_one_sentence_of_a_long_message_may_answer(model: Embeddings | Non
     assert next(hit.relevance for hit in boss if hit.item.content == _BUSY) >= 0.3
     # Its words are from all over the text.
     assert next(hit.relevance for hit in train if hit.item.content == _SCATTERED) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "is_about_another"),
+    [
+        ("My brother Jonas lives in Graz with his two kids", "Where do I live?", True),
+        ("My sister Petra works at a bakery in Kiel", "Where do I work?", True),
+        ("Meine Schwester arbeitet in einer Bäckerei", "Wo arbeite ich?", True),
+        ("My sister's rent is 1240 euros", "How much is my rent?", True),
+        ("My daughter is allergic to nuts", "What am I allergic to?", True),
+        ("I work as a nurse in Leipzig", "Where does my sister work?", True),
+        ("My birthday is on 3 May", "When is my sister's birthday?", True),
+        ("My brother lives with us in Graz", "Where do I live?", False),
+        ("My brother Jonas and I live in Graz", "Where do I live?", False),
+        ("I live with my sister in Graz", "Where does my sister live?", False),
+        ("My brother Jonas lives in Graz", "Where does my brother live?", False),
+        ("My brother Jonas lives in Graz", "Where does Jonas live?", False),
+        ("My brother Jonas is a tax adviser", "Whom do I ask about my taxes?", False),
+        ("I work as a nurse in Leipzig", "Where do I work?", False),
+        ("Petra works at a bakery in Kiel", "Where do I work?", False),
+    ],
+)
+def test_what_is_told_of_another_person_is_no_answer_about_oneself(
+    text: str, question: str, *, is_about_another: bool
+) -> None:
+    note = MemoryItem(content=text, metadata=ANN, created_at=START)
+
+    measured = measures_of_text(read(question, now=LATER), note)
+
+    assert (measured["another"] == 1) is is_about_another
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did I do last week?",
+        "Was habe ich letzte Woche gemacht?",
+        "Was ist letzte Woche passiert?",
+        "Qu'est-ce que j'ai fait la semaine dernière ?",
+        "¿Qué hice la semana pasada?",
+        "Cosa ho fatto la settimana scorsa?",
+        "O que eu fiz na semana passada?",
+        "Wat heb ik vorige week gedaan?",
+        "Что я делал на прошлой неделе?",
+        "先週何をしましたか？",
+        "我上周做了什么？",
+    ],
+)
+async def test_a_question_for_a_time_alone_is_answered_by_that_time_in_each_language(
+    question: str,
+) -> None:
+    now = datetime(2026, 11, 18, tzinfo=UTC)
+    notes = [
+        MemoryItem(id=name, content=text, metadata=ANN, created_at=now - timedelta(days=days))
+        for name, text, days in (
+            ("cinema", "映画館に行きました", 6),
+            ("tennis", "Tennis with Jonas", 8),
+            ("sea", "先月、湖で泳ぎました", 100),
+        )
+    ]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many(notes)
+
+        found = await recall(store, question, scope=ANN, now=now, min_relevance=0.5)
+
+    assert {hit.item.id for hit in found} == {"cinema", "tennis"}
+    assert all("in the time asked about" in str(hit.why) for hit in found)
+
+
+@pytest.mark.parametrize(
+    "question", ["Was hat der Arzt gestern gesagt?", "¿Qué comí ayer?", "昨日は誰と話しましたか？"]
+)
+def test_a_question_for_more_than_a_time_is_not_answered_by_that_alone(question: str) -> None:
+    now = datetime(2026, 11, 18, tzinfo=UTC)
+    note = MemoryItem(content="x", metadata=ANN, created_at=now - timedelta(days=1))
+
+    assert measures_of_text(read(question, now=now), note)["only_time"] == 0

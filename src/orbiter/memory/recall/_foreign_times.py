@@ -13,7 +13,7 @@ from orbiter.memory.tasks.offload import SLICE
 from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
 from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
 
-__all__ = ["asks_when", "has_time", "in_english", "time_words"]
+__all__ = ["asks_only_time", "asks_when", "has_time", "in_english", "time_words"]
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -176,6 +176,20 @@ _UNSPACED = (
 _UNSPACED_WHEN = lazy_pattern(
     "いつ|何時|何年|何月|何日|何曜日|どのくらいの期間|什么时候|什麼時候|何时|几点|几号|几月|哪天|哪年|哪一年|多久"
 )
+_HAPPENED = {
+    "de": "gemacht machte machten getan passiert passierte geschehen geschah los erlebt",
+    "fr": "fait faisais faisions passe arrive s'est j'ai qu'est ce est avons",
+    "es": "hice hicimos hizo hecho paso sucedio ocurrio",
+    "it": "fatto facevo successo accaduto cos",
+    "pt": "fiz fizemos fez feito aconteceu",
+    "nl": "gedaan deed deden gebeurd gebeurde",
+    "ru": "делал делала делали сделал сделала случилось произошло было были",
+}
+"""Words of a question for all that happened at a time."""
+_UNSPACED_HAPPENED = lazy_pattern(
+    "何を|何が|何か|なに|どんなこと|こと|ありました|あった|起きました|起こりました|しました|した|していました|していた|して"
+    r"|过得|发生|發生|做|干|什么|什麼|哪些|事情|事|我们|我們|我|了|过|過|些|都|有|呢|吗|嗎|私たち|私|僕|[はがにのをもかで、，？?。\s]"
+)
 _PIECE = lazy_pattern(r"\d+(?:[./-]\d+)+|\d+|[^\W\d_]+")
 
 
@@ -334,6 +348,21 @@ def asks_when(text: str) -> bool:
     if language == "zh":
         return _UNSPACED_WHEN.search(text) is not None
     return _when(language).search(" ".join(tokens(text))) is not None
+
+
+def asks_only_time(text: str) -> bool:
+    """Tell whether a question in another language than English names a time and nothing else."""
+    language = _language(text)
+    if language == ENGLISH or in_english(text) is None:
+        return False
+    if language == "zh":
+        for pattern, _ in _UNSPACED:
+            text = re.sub(pattern, " ", text)
+        return not _UNSPACED_HAPPENED.sub("", text)
+    known = {*_table(language), *_links(language), *_HAPPENED[language].split()}
+    return all(
+        word in known or word in stop_words(language) or word.isdigit() for word in tokens(text)
+    )
 
 
 def has_time(text: str) -> bool:

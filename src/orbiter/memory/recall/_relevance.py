@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from functools import cache
+from itertools import product
 from types import MappingProxyType
 
 from orbiter.memory._lazy import lazy_pattern
@@ -24,9 +25,11 @@ from orbiter.memory.recall._features import (
     says_when,
     terms_of,
 )
+from orbiter.memory.recall._foreign_statements import statement_in_english
+from orbiter.memory.recall._foreign_times import asks_only_time
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
 from orbiter.memory.recall._statements import lacks_value
-from orbiter.memory.text import words
+from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
@@ -42,36 +45,15 @@ __all__ = [
 
 Measures = Mapping[str, float]
 
-_EVERYDAY = """
-    able add again ago always amazing another anything ask away awesome back bad become begin
-    believe best better big bit both bring call came care change choose close come cool couple
-    create daily day decide definitely different difficult during early easy end enjoy enough
-    especially even event everyone everything exactly excited experience explain far favorite
-    favourite feel find fine first follow forward fun future general get give glad go good got great
-    group guy hand happen happy hard hear help high hope hour idea important interest interested
-    involve join keep kind know large last late lately later lead learn leave less life like list
-    little live long look love made main make man many maybe mean mention minute moment month
-    morning move name need never new next nice night nothing number often okay old one open part
-    past people perhaps person place plan please point possible pretty provide put question quite
-    reason recent recently recommend remember right said say second see seem set several share show
-    simple since small someone something sometimes soon sound special specific spend start still
-    stuff suggest super support sure take talk tell thank thanks thing think though thought time
-    today together tomorrow tonight top try turn two type understand use usually visit want watch
-    way week weekend well went whole without wonderful word work world worry wow yeah year yes
-    yesterday
-"""
 _TELLS_LITTLE = 0.4
-"""What one of these counts for where another word counts 1. The store's own counts would be better
-at telling rare words from common ones, and would make every number depend on the store."""
-_TIMES = """
-    january february march april may june july august september october november december
-    monday tuesday wednesday thursday friday saturday sunday did happened summary summarize
-"""
-_ASKS_TIME = """
-    jan feb mar apr jun jul aug sep sept oct nov dec spring summer autumn fall winter quarter q1 q2
-    q3 q4 christmas halloween weekend morning afternoon evening between since until till early mid
-    late beginning middle end half done discuss speak spoke said told write wrote chat
-"""
+"""What an everyday word counts where another counts 1. The store's own counts would tell rare words
+better, and would make every number depend on the store."""
+_TIMES = """january february march april may june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday did happened summary summarize"""
+_ASKS_TIME = """jan feb mar apr jun jul aug sep sept oct nov dec spring summer autumn fall winter
+    quarter q1 q2 q3 q4 christmas halloween weekend morning afternoon evening between since
+    until till early mid late beginning middle end half done discuss speak spoke said told write
+    wrote chat"""
 """Words of a question about a time that name nothing else; in a text some are names."""
 _OWN = lazy_pattern(r"\b(?:I|my|me|mine|we|our|ours|us|user)\b", re.IGNORECASE)
 _OWNER = lazy_pattern(r"(?<!\w)([^\W\da-z_][\w-]+)['’]s\b")
@@ -98,6 +80,12 @@ _KIN = {
     "roommate": "roommate flatmate",
 }
 """Whom a word may mean: a parent is a mother or a father, and a mother is no father."""
+_DOES = """allergic drink drive earn eat hate like live love own play prefer reside sleep speak
+    study wear weigh work"""
+"""What each person does or is for themselves: where my sister lives, I need not live."""
+_SELF = frozenset(("i", "i'm", "i've", "we", "we're", "we've"))
+_MINE = frozenset(("my", "our"))
+_WITH_SELF = _SELF | {"me", "us", "both", "together"}
 _IN_TIME, _NEAR_TIME = 0.5, 0.3
 """Not fitted: how relevant what is of the time is to a question that names nothing else, and what
 is near it, as people tell of a day in the days after it."""
@@ -285,7 +273,7 @@ def _tells(term: str) -> float:
 
 @cache
 def _everyday() -> frozenset[str]:
-    return frozenset(words.terms(_EVERYDAY))
+    return frozenset(words.terms(" ".join(languages.everyday_words())))
 
 
 def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> float:
@@ -312,9 +300,12 @@ def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> floa
 def _contradicts(question: Question, item: MemoryItem, held: Set[str]) -> float:
     """Return how far an item is about another's than is asked for, from 0 to 1.
 
-    All of it is if it tells of a mother and not of the father, or of Eva's and not of Ben's. Half
-    of it is if one has a name and the other has not: Eva may be the mother.
+    All of it is if it tells where a sister lives and not where I do, of a mother and not of the
+    father, or of Eva's and not of Ben's. Half of it is if one has a name and the other has not: Eva
+    may be the mother.
     """
+    if _tells_of_another(question, item.content):
+        return 1.0
     wanted = _kin_in(question.terms)
     owners = _owners_in(question.text) if question.names else frozenset()
     if not (wanted or owners) or not owners.isdisjoint(held):
@@ -326,6 +317,57 @@ def _contradicts(question: Question, item: MemoryItem, held: Set[str]) -> float:
     if owners and others:
         return float(others.isdisjoint(owners))
     return 0.5 if (wanted and others) or (owners and kin) else 0.0
+
+
+def _tells_of_another(question: Question, content: str) -> bool:
+    """Tell whether a text says of another person what is asked of oneself, or the other way round.
+
+    As "My sister works in Kiel" does of "Where do I work?". Who is with them is not another.
+    """
+    asked = _claims(question.text)
+    if not asked:
+        return False
+    every = frozenset(words.tokens(statement_in_english(content := shortened(content))))
+
+    def is_among(who: frozenset[str] | None) -> bool:
+        there = every if who is None else _kin_in(words.terms_of(every))
+        return not there.isdisjoint(_WITH_SELF if who is None else who)
+
+    return any(
+        (who is None) != (whose is None) and what == same and not is_among(who)
+        for (who, what), (whose, same) in product(asked, _claims(content))
+    )
+
+
+_Claim = tuple[frozenset[str] | None, str]
+"""Of whom something is said, `None` for oneself, and what that is."""
+
+
+@text_cache(max_bytes=_MAX_BYTES)
+def _claims(text: str) -> frozenset[_Claim]:
+    """Return what a text says of the one who speaks, and of persons of theirs."""
+    claims: set[_Claim] = set()
+    split = words.tokens(statement_in_english(text))
+    for at, word in enumerate(split):
+        following = split[at + 1 : at + 3]
+        if word in _SELF:
+            claims.update((None, term) for term in words.terms_of(following) if term in _does())
+        if word not in _MINE or not following:
+            continue
+        place = next((n for n, each in enumerate(following) if _kin_in(words.terms_of([each]))), -1)
+        if place < 0:
+            claims.update((None, term) for term in words.terms_of(following))
+            continue
+        who, rest = _kin_in(words.terms_of([following[place]])), split[at + place + 2 :]
+        if following[place].endswith("'s"):
+            claims.update((who, term) for term in words.terms_of(rest[:2]))
+        claims.update((who, term) for term in words.terms_of(rest[:3]) if term in _does())
+    return frozenset(claims)
+
+
+@cache
+def _does() -> frozenset[str]:
+    return frozenset(words.terms(_DOES))
 
 
 def _kin_in(terms: Iterable[str]) -> frozenset[str]:
@@ -354,17 +396,15 @@ def _is_number(name: str) -> bool:
 
 def _asks_only_time(question: Question) -> bool:
     """Tell whether it asks what happened at a time, and names nothing else."""
-    is_past = bool(question.times) and question.asks_past
-    return is_past and all(map(_says_little_but_time, question.terms))
+    if not (question.times and question.asks_past):
+        return False
+    says_little = (_is_time(term) or term in _everyday() for term in question.terms)
+    return all(says_little) or asks_only_time(question.text)
 
 
 def _of_time(moment: datetime, times: Sequence[Span]) -> float:
     """Return how relevant what is of *moment* is to a question about nothing but *times*."""
     return (_IN_TIME if is_within(moment, times) else _NEAR_TIME) * closeness(moment, times)
-
-
-def _says_little_but_time(term: str) -> bool:
-    return _is_time(term) or term in _everyday()
 
 
 def _is_time(term: str) -> bool:

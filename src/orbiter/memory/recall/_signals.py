@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
-from orbiter.memory.recall._dates import closeness
+from orbiter.memory.recall._dates import closeness, is_within
 from orbiter.memory.recall._features import (
     FeatureTable,
     Measurement,
@@ -130,8 +130,11 @@ def _of_user(one: Evidence) -> tuple[str, str]:
 
 
 def _near_in_time(one: Evidence) -> tuple[str, str]:
+    if one.item.memory_type == "fact":  # whose own time is when it holds
+        return (f"was written down on {_day(one.item)}",) * 2
     said = f"{'said on' if is_spoken(one.item) else 'is from'} {_day(one.item)}"
-    return f"{said}, near the time asked about", said
+    where = "in" if is_within(one.item.created_at, one.question.times) else "near"
+    return f"{said}, {where} the time asked about", said
 
 
 def _asking(one: Evidence) -> tuple[str, str]:

@@ -22,6 +22,7 @@ __all__ = [
     "MARK",
     "concepts_in",
     "concepts_of",
+    "everyday_words",
     "implied_words",
     "language_of",
     "stop_words",
@@ -47,6 +48,8 @@ class _Lists(NamedTuple):
     """Whose stop word each is, of the languages in Latin letters."""
     foreign: frozenset[str]
     known: frozenset[str]
+    everyday: frozenset[str]
+    """English words that tell little of what a text is about."""
 
 
 @cache
@@ -55,7 +58,7 @@ def _lists() -> _Lists:
     listed = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
     parts = re.split(r"^\[(\w+)\]$", listed, flags=re.MULTILINE)[1:]
     words = dict(zip(parts[::2], (frozenset(each.split()) for each in parts[1::2]), strict=True))
-    english, weak = words.pop("english"), words.pop("weak")
+    english, weak, everyday = (words.pop(name) for name in ("english", "weak", "everyday"))
     latin = [language for language in words if language != "ru"]
     languages = {
         word: tuple(language for language in latin if word in words[language])
@@ -63,12 +66,18 @@ def _lists() -> _Lists:
         if len(word) > 1  # a letter may be a note, a key or a point of a list
     }
     foreign = frozenset(languages).difference(english)
-    return _Lists(words, english, weak, languages, foreign, english.union(languages))
+    known = english.union(languages)
+    return _Lists(words, english, weak, languages, foreign, known, everyday)
 
 
 def stop_words(language: str) -> frozenset[str]:
     """Return words of a language other than English that tell nothing about a text."""
     return _lists().stop_words[language]
+
+
+def everyday_words() -> frozenset[str]:
+    """Return English words that stand in many texts, and tell little of what one is about."""
+    return _lists().everyday
 
 
 _LETTERS = {
