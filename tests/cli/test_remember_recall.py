@@ -90,6 +90,24 @@ def test_recall_explains_with_points_and_says_what_came_next(cli: Cli) -> None:
     assert cli.json(*asked)["left_out"][0]["item"]["content"] == "Mia loves trams"
 
 
+def test_recall_needs_no_question_for_the_newest_and_names_a_tag_that_is_near(cli: Cli) -> None:
+    cli.remember("Mia is my niece", "--tag", "family")
+    cli.remember("The door code is 4711")
+
+    newest = cli.json("recall", "--mode", "recent")["hits"]
+    missing = cli("recall")
+    misspelt = cli("recall", "Mia", "--tag", "familly")
+
+    assert [hit["item"]["content"] for hit in newest] == [
+        "The door code is 4711",
+        "Mia is my niece",
+    ]
+    assert missing.exit_code == 2
+    assert "missing argument `query`" in missing.stderr
+    assert "no tag `familly` in the memories of user `" in misspelt.stderr
+    assert "did you mean `family`?" in misspelt.stderr
+
+
 def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:
     cli.remember("The door code is 4711")
     cli.remember("The garden door is green")
@@ -106,7 +124,8 @@ def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:
     assert [0 < hit["relevance"] < 1 for hit in every] == [True, True]
     assert [hit["item"]["content"] for hit in best] == ["The door code is 4711"]
     assert f"\t{best[0]['relevance']:.2f}\t" in cli.ok(*asked)
-    assert "nothing found with a relevance of 1 or more; `--all` searches everyone's;" in nothing
+    assert "nothing found in the memories of user `" in nothing
+    assert "` with a relevance of 1 or more; `--all` searches everyone's;" in nothing
     assert "nothing found with a relevance of 1 or more; `list` shows all memories" in everyone
     assert cli(*asked, "--min-relevance", "2").exit_code == 2
     assert "4711" in cli.ok("context", "new", "What is the door code?")

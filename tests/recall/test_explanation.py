@@ -45,6 +45,13 @@ def test_why_reads_as_the_strongest_reasons_for_an_item() -> None:
     assert f"{why:.9}" == "similar m"
 
 
+def test_why_of_the_newest_is_when_they_are_from_however_long_ago() -> None:
+    text = "is recent, from 3 May 2019"
+
+    assert str(_why(("recency", 1e-9, text))) == text
+    assert str(_why(("recency", 1e-9, text), ("length", -0.1, "x"))) == "not relevant enough"
+
+
 def test_why_tells_each_kind_of_reason_once() -> None:
     why = _why(
         (

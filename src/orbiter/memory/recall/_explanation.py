@@ -74,6 +74,8 @@ class Explanation(tuple[Reason, ...]):
                 texts.append(text)
             elif not texts:
                 texts.append(f"{text[: _LONGEST - 1]}…")
+        if not texts and len(self) == 1 and self[0].part == "recency":
+            return self[0].text  # all that is asked for, however long ago
         return "; ".join(texts) or "not relevant enough"
 
     def __format__(self, spec: str) -> str:

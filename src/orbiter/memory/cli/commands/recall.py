@@ -26,7 +26,7 @@ from orbiter.memory.cli._options import (
     read_words,
 )
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import moment
+from orbiter.memory.cli._text import moment, one_line
 from orbiter.memory.cli._views import (
     entry,
     hit_json,
@@ -39,7 +39,7 @@ from orbiter.memory.cli._views import (
 from orbiter.memory.text.ranking import is_answered
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import AgentMemory
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.recall import Hit, RecallResult
 
 __all__ = ["app"]
@@ -75,11 +75,12 @@ class Mode(StrEnum):
 async def recall(  # noqa: PLR0913 - the filters
     run: CommandContext,
     query: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            help="A question, with or without quotes; `-` reads stdin.", show_default=False
+            help="A question, with or without quotes; `-` reads stdin. `--mode recent` needs none.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     *,
     k: Annotated[int, typer.Option("-k", "--limit", min=1, help="At most this many.")] = 10,
     mode: Annotated[Mode, typer.Option(help="Search mode.")] = Mode.HYBRID,
@@ -116,7 +117,9 @@ async def recall(  # noqa: PLR0913 - the filters
         check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
     if mode is Mode.MEANING:
         _check_model(run)
-    question = read_words(query)
+    if not query and mode is not Mode.RECENT:
+        raise UsageError("missing argument `query`: what do you want to know?")
+    question = read_words(query) if query else ""
     waiting = 0
     async with run.both() as (store, memory):
         if then is not None:
@@ -127,11 +130,18 @@ async def recall(  # noqa: PLR0913 - the filters
             filters |= bounds | answers
             result = await memory.recall(question, k=k, mode=mode.value, **filters)
         await run.note_default_user(store)
-        await _note_answer(run, store, result, min_relevance)
+        if result:
+            _note_answer(run, result)
+        else:
+            await _note_nothing(run, store, memory, tag or [], min_relevance)
     note_waiting(waiting)
     note_replaced(run, question, where or "", *(tag or ()))
-    everyone = run.target.everyone
     keep_rows(run, [_same(hit) for hit in result])
+    _print(run, result, waiting=waiting, explain=explain)
+
+
+def _print(run: CommandContext, result: "RecallResult", *, waiting: int, explain: bool) -> None:
+    everyone = run.target.everyone
     if run.out.is_json:
         run.out.data(
             {
@@ -172,20 +182,37 @@ def _same(hit: "Hit") -> list[str]:
     return [hit.item.id, *(each.id for each in said_again(hit.item, hit.repeats))]
 
 
-async def _note_answer(
-    run: CommandContext, store: "AgentMemory", hits: "RecallResult", min_relevance: float | None
-) -> None:
-    """Say so if nothing was found, or nothing that answers the question."""
-    if not hits:
-        wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
-        way = f"{run.target.or_all('searches')}; `list` shows all memories"
-        await note_nothing(run, store, f"nothing found{wanted}{way}")
-        return
+def _note_answer(run: CommandContext, hits: "RecallResult") -> None:
+    """Say so if none of the hits answers the question, or probably none."""
     best = max(hit.relevance for hit in hits)
     if not is_answered(hits):
         run.out.note(f"nothing here answers the question: relevance at most {best:.2f}")
     elif best < _LIKELY:
         run.out.note(f"possible answers: none is likelier than not, relevance at most {best:.2f}")
+
+
+async def _note_nothing(
+    run: CommandContext,
+    store: "AgentMemory",
+    memory: "ScopedMemory",
+    tags: list[str],
+    min_relevance: float | None,
+) -> None:
+    """Say in whose memories nothing was found, and which tag is near to one that is not there."""
+    among = "" if run.target.everyone else f" in the memories of {run.target.describe()}"
+    wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
+    if tags:
+        from difflib import get_close_matches  # noqa: PLC0415 - only where nothing is found
+
+        known = [str(each.value) for each in await memory.count_by("tags")]
+        for tag in tags:
+            if tag not in known:
+                near = get_close_matches(tag, known, n=1)
+                meant = f"; did you mean `{one_line(near[0])}`?" if near else ""
+                say(f"no tag `{one_line(tag)}`{among}{meant}", kind="note")
+                return
+    way = f"{run.target.or_all('searches')}; `list` shows all memories"
+    await note_nothing(run, store, f"nothing found{among}{wanted}{way}")
 
 
 def _check_model(run: CommandContext) -> None:
