@@ -166,6 +166,7 @@ def test_a_filter_means_what_it_states(where: Any, matches: bool) -> None:
         ({"n": {"$not": 1}}, r"`\$not` after `n` takes operators.*`\$ne`"),
         ({"n": {"$in": 1}}, r"`\$in` takes a list of values, not 1"),
         ({"n": {"$in": [[1]]}}, r"cannot compare `n` with \[1\]"),
+        ({"tags": ["food"]}, r"`tags` with \['food'\]; .*`\{\"tags\": \{\"\$in\": \['food'\]\}\}`"),
         ({"n": {"$exists": None}}, r"`\$exists` takes True or False, not None"),
         ({"n": {"$gt": True}}, r"`\$gt` compares `n` with a number, a text or a time, not True"),
         ({"n": {"$lt": 2**53}}, r"`\$lt` cannot compare `n` with 9007199254740992.*as text"),

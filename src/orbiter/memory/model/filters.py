@@ -385,6 +385,11 @@ def _scalar(place: Place, value: object) -> Scalar:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
+    if isinstance(value, list | tuple):
+        raise QueryError(
+            f"`where` cannot compare `{place.name}` with {value!r}; for any of them, write "
+            f'`{{"{place.name}": {{"$in": {value!r}}}}}`'
+        )
     raise QueryError(
         f"`where` cannot compare `{place.name}` with {value!r}; use text, a finite number, True, "
         "False or None, and times with `created_at` and `updated_at` only"
