@@ -1,13 +1,15 @@
 """Notes of seven languages are found, and words of each language have stems of their own."""
 
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
 from benchmarks.recall_languages import below, ranks, read
 from tests.recall.conftest import Opening
 
-from orbiter.memory import MemoryItem, MemoryMetadata
+from orbiter.memory import MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import RecallMode, recall
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text.languages import language_of
@@ -128,6 +130,52 @@ def test_synonyms_have_a_term_in_common() -> None:
     asked, note = terms("¿Cuál es mi sueldo?"), terms("Yo gano mucho en mi empresa")
 
     assert "·earn" in set(asked) & set(note)
+
+
+@pytest.mark.parametrize(
+    ("note", "question"),
+    [
+        ("Das neue Fahrrad hat 890 Euro gekostet", "Wie teuer war das Fahrrad?"),
+        ("Mon portable est un Fairphone", "Quel est mon téléphone ?"),
+    ],
+)
+async def test_what_a_word_means_is_told_apart_from_the_word(note: str, question: str) -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add(MemoryItem(content=note, metadata=ANN))
+        [hit] = await recall(store, question, scope=ANN)
+
+    assert hit.relevance > 0.4
+    assert "is about" in str(hit.why)
+
+
+def test_a_word_with_the_stem_of_another_does_not_mean_what_that_means() -> None:
+    assert "·phone" in terms("Mon portable est cassé")
+    assert "·phone" not in terms("Le code de la porte est 5512B")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Where do I live?",
+        "Wo wohne ich?",
+        "Où est-ce que j'habite ?",
+        "¿Dónde vivo?",
+        "Где я живу?",
+        "私はどこに住んでいますか？",
+        "我住在哪里？",
+    ],
+)
+async def test_a_fact_under_an_english_key_is_found_in_each_language(question: str) -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        home = FactMemory(
+            key="home_city", value="Lisbon", valid_from=datetime(2024, 1, 1, tzinfo=UTC),
+            metadata=ANN,
+        )  # fmt: skip
+        await store.add_many([home, MemoryItem(content="Das Ferienhaus war schön", metadata=ANN)])
+        found = await recall(store, question, scope=ANN)
+
+    assert found[0].item.id == home.id
+    assert found[0].relevance > 0.3
 
 
 async def test_a_number_with_decimals_is_one_word_in_every_store(opened: Opening) -> None:

@@ -23,6 +23,7 @@ from orbiter.memory.recall._features import (
 )
 from orbiter.memory.recall._query_analysis import Question, is_question, words_of
 from orbiter.memory.tasks.offload import count_words
+from orbiter.memory.text.languages import MARK
 from orbiter.memory.text.words import implied_terms
 
 __all__ = [
@@ -337,17 +338,20 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
     # Several terms may be of one word.
     contained = words_of(one.question.text, ordered)
     every = words_of(one.question.text, one.table.rarity)
-    listed = ", ".join(f'"{word}"' for word in contained)
-    verb = (
-        "is about"
-        if _is_meant(terms, [one.table.items[at].content for at in places])
-        else "contains"
-    )
+    # By what it means only, or by the word: a text about a price need not say "expensive".
+    literal = words_of(one.question.text, [term for term in ordered if term[0] != MARK])
+    if _is_meant(terms, [one.table.items[at].content for at in places]):
+        literal = []
+    meant = [word for word in contained if word not in literal]
+    parts = (("contains", literal), ("is about", meant))
+    listed = " and ".join(f"{verb} {_quoted(named)}" for verb, named in parts if named)
     if not frozenset(contained) <= frozenset(every):
-        return f"{verb} {listed}"  # a part of a run without spaces
-    return (
-        f"{verb} {listed} ({len(contained)} of {len(every)} word{'' if len(every) == 1 else 's'})"
-    )
+        return listed  # a part of a run without spaces
+    return f"{listed} ({len(contained)} of {len(every)} word{'' if len(every) == 1 else 's'})"
+
+
+def _quoted(named: Sequence[str]) -> str:
+    return ", ".join(f'"{word}"' for word in named)
 
 
 def _is_meant(terms: set[str], texts: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ from orbiter.memory.text.stemmers import stem_in
 
 __all__ = [
     "ENGLISH",
+    "EXACT",
     "LANGUAGES",
     "MARK",
     "concepts_in",
@@ -89,6 +90,8 @@ _LETTERS = {
 }
 """Letters that one language has and the others have not, or seldom."""
 
+_PARTICIPLE = lazy_pattern(r"(?:ab|an|auf|aus|ein|mit|vor|weg|zu)?ge\w{3,}(?:en|t)")
+"""A German verb with "hat" or "ist", as "gekostet"."""
 _ELIDED = lazy_pattern(r"\b([jldnmtsc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 _ELISIONS = {
     **dict.fromkeys(("j", "n", "t", "s", "qu"), ("fr",)),
@@ -164,6 +167,7 @@ def language_of(tokens: Sequence[str], text: str) -> str:
         + (elided is not None)
         + 0.5 * bool(letters - _ASCII)
         + 0.5 * (ends[best] >= max(_SHORT, 0.75 * len(others)))
+        + 0.5 * (best == "de" and any(map(_PARTICIPLE.fullmatch, others)))
     )
     is_pure = lists.stop_words[best].issuperset(english) and len(tokens) > _SHORT
     return best if evidence >= (1 if is_pure else _SURE) else ENGLISH
@@ -172,6 +176,8 @@ def language_of(tokens: Sequence[str], text: str) -> str:
 _COLUMNS = ("de", "fr", "es", "ru")
 MARK = "·"
 """Begins a term that is no word: none that a text has begins so."""
+EXACT = "="
+"""Begins a word of the table whose stem another word has, too: "portable" and "porte"."""
 
 
 @cache
@@ -187,7 +193,8 @@ def _by_stem(language: str) -> dict[str, tuple[str, ...]]:
     concepts: dict[str, tuple[str, ...]] = {}
     at = _COLUMNS.index(language)
     for concept, columns in _synonyms():
-        for stem in {stem_in(language, word) for word in columns[at]}:
+        exact = {word for word in columns[at] if word[0] == EXACT}
+        for stem in exact | {stem_in(language, word) for word in columns[at] if word not in exact}:
             concepts[stem] = (*concepts.get(stem, ()), concept)
     return concepts
 
@@ -244,21 +251,28 @@ _LABEL_FILLERS = frozenset(
 _LABELS = tuple(
     (frozenset(words.split()), means)
     for words, means in (
-        ("address city home live lives location place residence town village", "live home"),
-        ("company employer job occupation position profession role work workplace", "work job"),
-        ("age birth birthday birthdate born", "old born birthday"),
-        ("name nickname", "name call"),
+        (
+            "address city home live lives location place residence town village",
+            "live home ·live ·home",
+        ),
+        (
+            "company employer job occupation position profession role work workplace",
+            "work job ·job",
+        ),
+        ("age birth birthday birthdate born", "old born birthday ·age ·born ·birthday"),
+        ("name nickname", "name call ·name"),
         ("husband partner spouse wife", "partner married"),
-        ("diet", "eat food"),
-        ("income salary", "earn salary"),
-        ("phone telephone mobile", "phone call"),
+        ("diet", "eat food ·food"),
+        ("income salary", "earn salary ·earn"),
+        ("phone telephone mobile", "phone call ·phone"),
     )
 )
-"""What is said by a label of nothing but these words, beside them."""
+"""What is said by a label of nothing but these words, beside them: in English, in which a model
+writes keys of facts, and by what words of other languages mean, in which its users ask."""
 
 
 def implied_words(tokens: Sequence[str], text: str) -> list[str]:
-    """Return English words that *text*, of these *tokens*, means and may not have.
+    """Return English words, or terms with a `MARK`, that *text* means and may not have.
 
     "Hi, I'm Alice" tells a name, "Who am I?" asks for it, and "home city: Lisbon" says where
     somebody lives.

@@ -15,7 +15,9 @@ from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
 from orbiter.memory.text.languages import (
     ENGLISH,
+    EXACT,
     LANGUAGES,
+    MARK,
     concepts_in,
     concepts_of,
     implied_words,
@@ -40,7 +42,7 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 4
+VERSION = 5
 """Changes whenever `terms` or `passages` return something else for the same text."""
 
 PASSAGE_WORDS = 120
@@ -206,7 +208,12 @@ def sentence_terms(text: str) -> list[tuple[frozenset[str], bool]]:
 
 def _implied(tokens: list[str], text: str, literal: list[str]) -> list[str]:
     implied = implied_words(tokens, text)
-    return [term for term in terms_of(implied) if term not in literal] if implied else []
+    if not implied:
+        return []
+    terms = [
+        term for word in implied for term in ((word,) if word[0] == MARK else terms_of([word]))
+    ]
+    return [term for term in terms if term not in literal]
 
 
 def terms_of(tokens: Iterable[str], *, language: str = ENGLISH) -> list[str]:
@@ -248,7 +255,8 @@ _TERMS = _AllTerms({each: WordCache(partial(_terms, each)) for each in LANGUAGES
 def _stems(word: str, language: str, *parts: str) -> tuple[str, ...]:
     """Return the stems of a word and of its *parts*, and what its synonyms have in common."""
     stems = (stem_in(language, word), *parts)
-    return (*stems, *(each for stem in stems for each in concepts_of(language, stem)))
+    known = (*stems, EXACT + word)
+    return (*stems, *(each for stem in known for each in concepts_of(language, stem)))
 
 
 def is_unspaced(word: str) -> bool:
