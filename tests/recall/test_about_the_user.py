@@ -327,3 +327,23 @@ async def test_what_a_german_user_said_of_themselves_is_returned(model: Any) -> 
 
     assert {hit.content for hit in hits} == {"Ich wohne in Bonn", "Meine Tochter heißt Mia"}
     assert all(hit.relevance >= 0.5 for hit in hits)
+
+
+@pytest.mark.parametrize("allergy", ["I am allergic to nuts", "Ich bin allergisch gegen Nüsse"])
+async def test_who_somebody_is_comes_before_what_they_did_and_like(allergy: str) -> None:
+    likes = (
+        "My rent is 1150 euros a month",
+        "I want to travel to Japan next year",
+        "I love hiking",
+    )
+    did = ("Then I test rode a blue bike in the old town", "I bought new shoes for my trip")
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        alice = memory.scope("alice")
+        await alice.remember(allergy)
+        for text in (*likes, *did):
+            await alice.remember(text)
+        await alice.facts.put("employer", "Acme")
+
+        hits = await alice.recall("What do you know about me?", k=2)
+
+    assert {hit.content for hit in hits} == {"employer: Acme", allergy}

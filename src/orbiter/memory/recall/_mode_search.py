@@ -41,6 +41,7 @@ from orbiter.memory.recall._signals import check_columns, is_important, is_recen
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
+from orbiter.memory.text.languages import MARK
 from orbiter.memory.text.ranking import recency
 
 __all__ = ["RecallRequest", "by_all", "by_meaning", "by_time"]
@@ -141,6 +142,19 @@ _STATE = lazy_pattern(
 """What is so, and did not only happen."""
 _SENTENCE = lazy_pattern(r"[^.!?\n]+[.!?\n]*")
 _ENOUGH_TERMS = 8
+_WHO_THEY_ARE = frozenset(
+    words.terms(
+        "name live work job born birthday old allergic allergy vegetarian vegan diet family married"
+        " wife husband partner daughter son child kids"
+    )
+)
+_WHO_ELSEWHERE = frozenset(
+    MARK + word
+    for word in ("name", "live", "job", "born", "birthday", "age", "allergy", "child", "partner")
+)
+"""The same in other languages."""
+_TELLS_WHO = 0.4
+"""Not fitted: how far what tells who somebody is comes before what they like, or do now."""
 _FACT, _IS_SO, _HAPPENED = 0.9, 0.8, 0.5
 """Not fitted: how likely each answers what is known of somebody."""
 
@@ -157,11 +171,15 @@ async def about_user(store: MemoryStore, request: RecallRequest, question: Quest
         items |= {item.id: as_indexed(item) for item in await fetch(ask, some)}
     likely = {item.id: _about_user(item) for item in items.values()}
     left = {item.id: terms_of(item) for item in items.values() if likely[item.id]}
+    core = {key for key, terms in left.items() if _tells_who(likely[key], terms)}
     covered: Counter[str] = Counter()
     scored: list[Scored] = []
     max_scored = 2 * request.filters.limit + MAX_LEFT_OUT  # some say the same and share one place
     while left and len(scored) < max_scored:
-        values = {key: likely[key] + _new_share(terms, covered) for key, terms in left.items()}
+        values = {
+            key: likely[key] + _TELLS_WHO * (key in core) + _new_share(terms, covered)
+            for key, terms in left.items()
+        }
         best = max(values, key=lambda key: (values[key], items[key].created_at, key))
         covered.update(left.pop(best))
         scored.append(Scored(items[best], len(scored), {"user": values[best]}))
@@ -188,7 +206,14 @@ def _about_user(item: MemoryItem) -> float:
     stated = statement_in_english(stated)
     if _FIRST_PERSON.search(stated) is None or asks(item, is_question=False):
         return 0.0
-    return _IS_SO if _STATE.search(stated) else _HAPPENED
+    is_so = _STATE.search(stated) is not None
+    return _IS_SO if is_so or not _WHO_ELSEWHERE.isdisjoint(terms_of(item)) else _HAPPENED
+
+
+def _tells_who(likely: float, terms: Set[str]) -> bool:
+    """Tell whether something says who somebody is: a fact, or a state of a kind that tells that."""
+    kinds = _WHO_THEY_ARE | _WHO_ELSEWHERE
+    return likely == _FACT or (likely == _IS_SO and not kinds.isdisjoint(terms))
 
 
 def _new_share(terms: Set[str], covered: Counter[str]) -> float:
