@@ -24,6 +24,9 @@ UNSAID = """
     I got a promotion to team lead last week | What is my salary as team lead?
     Ben plays basketball | How tall is Ben?
     Lea gets married in a castle | When does Lea get married?
+    We travel with Mia in the second week of May | When is Mia's birthday?
+    Ben and Lea moved in on 3 June | When is Ben's wedding?
+    The report for Frau Winter has 12 pages | When is the deadline of the report?
     Leo mag Dinosaurier | Wie alt ist Leo?
     Der Router steht im Flur | Was ist das Passwort vom Router?
     Le vélo est rouge | Combien a coûté le vélo ?
@@ -41,6 +44,10 @@ SAID = """
     Choir practice is every Tuesday evening | When is choir practice?
     The shop opens at noon | When does the shop open?
     The project deadline was moved to the end of March | When is the deadline of the project?
+    Mia was born on 3 May 2019 | When is Mia's birthday?
+    Mia's birthday party is on Saturday | When is Mia's birthday?
+    Ben and Lea get married on 3 June | When is Ben's wedding?
+    The report has to be submitted by Friday | When is the deadline of the report?
     Anna's email is anna@example.org | What is the email address of Anna?
     The staging server is staging.example.net | What is the URL of the staging server?
     The plumber took a hundred euros | How much did the plumber charge?

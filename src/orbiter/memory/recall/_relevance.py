@@ -28,7 +28,7 @@ from orbiter.memory.recall._features import (
 from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._foreign_times import asks_only_time
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
-from orbiter.memory.recall._statements import lacks_value
+from orbiter.memory.recall._wanted_values import lacks_value
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 

@@ -1,21 +1,19 @@
-"""Statements: what the sentences of a text say, which tell of a change, and which have a value.
+"""Statements: what the sentences of a text say, and which tell of a change.
 
 "I moved to Paris" tells of a change by a cue ("moved", "no longer", "now", "instead of"), and of
 whom and what it is. `_foreign_statements` puts other languages into English first, and `_replaced`
 compares statements with each other.
 """
 
-import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall._candidate_pool import name_before_colon
-from orbiter.memory.recall._features import says_when
 from orbiter.memory.recall._foreign_statements import may_tell_change, statement_in_english
-from orbiter.memory.recall._query_analysis import Question, names_in
+from orbiter.memory.recall._query_analysis import names_in
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -23,7 +21,6 @@ __all__ = [
     "PERSON",
     "TOPICS",
     "Sentence",
-    "lacks_value",
     "news_in",
     "sentences_of",
     "stems",
@@ -427,69 +424,3 @@ def _may_tell_news(content: str) -> bool:
 def _has_cue(content: str) -> bool:
     text = content.replace("’", "'").lower()
     return _ANY_CUE.search(text) is not None or _MAY_HAVE_VALUE.search(text) is not None
-
-
-_ASKS_AMOUNT = lazy_pattern(
-    r"\bhow (?:old|tall|high|heavy|expensive)\b"
-    r"|\bhow much (?!(?:do|does|did|would) \w+ (?:care|enjoy|hate|know|like|love|miss|trust)\b)"
-    r"|\b(?:account|customer|flight|frame|house|invoice|mobile|phone|plate|serial) numbers?\b"
-    r"|\bnumber plate\b|\b(?:cost|iban|postcode|price|rent|salary|zip code) (?:of|for)\b"
-    r"|\bwhat (?:does|did|do|will) .{1,60} (?:charge|cost|weigh)\b"
-    r"|\bwhat(?:['’]s| is| are| was) (?:my|our|his|her|the|\w+['’]s) (?:\w+ )?(?:age|bank account"
-    r"|budget|fee|height|income|opening hours|price|rent|salary|wage|weight)\b"
-    r"|\bwie (?:alt|groß|hoch|schwer|teuer|viel)\b|\bcombien|\bquel âge|\bcuánt[oa]s? (?:años"
-    r"|costó|cuesta|es|pago|pesa|vale)|\bquant[oi] (?:anni|cost|custa|custou|pag|pes)"
-    r"|\bhoe (?:duur|hoog|oud|veel kost|zwaar)\b|\bсколько (?:весит|лет|стоит)",
-    re.IGNORECASE,
-)
-_ASKS_SECRET = lazy_pattern(
-    r"\b(?:passwords?|passcode|e-?mail(?: address)?|url|ip address|user ?name|login"
-    r"|passwort|kennwort|mot de passe|contraseña|senha|wachtwoord|пароль)\b",
-    re.IGNORECASE,
-)
-_AMOUNT = lazy_pattern(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
-    r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|half|dozen|double|free|nothing"
-    r"|zero|(?:same|less|more) (?:as|than)|(?:zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf"
-    r"|zwölf)\w*|\w*(?:zig|hundert|tausend)|deux|trois|quatre|cinq|dix|vingt|trente|cent|mille|dos"
-    r"|tres|cuatro|cinco|diez|veinte|treinta|cien|mil|due|quattro|cinque|dieci|venti|cento|dois|dez"
-    r"|vinte|trinta|twee|drie|vijf|tien|twintig|kostenlos|gratuit|gratis)\b|два|три|четыре|пять"
-    r"|десять|двадцать|сто\b|тысяч|[一二三四五六七八九十百千万]",
-    re.IGNORECASE,
-)
-_SECRET = lazy_pattern(r"[^\W\d_]\d|\d[^\W\d_]|\w[@/._-]\w|[\"'«»“”`:=]\s?\S")
-"""What a password or an address has, and few other words."""
-_TIME = lazy_pattern(
-    r"\d|\b(?:january|february|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber)\b"
-    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:to|yester|mid|week|birth|holi)?days?\b"
-    r"|\b(?:week|month|year|hour|minute|morning|evening|afternoon|night|weekend|summer|winter|autumn"
-    r"|spring)s?\b|\b(?:noon|midnight|dawn|dusk|tomorrow|christmas|easter|new year|daily|weekly"
-    r"|monthly|yearly|soon|never|always|after|before|until|when|while|during|now|already|one|two"
-    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half past|quarter)\b",
-    re.IGNORECASE,
-)
-
-
-def lacks_value(question: Question, content: str) -> bool:
-    """Tell whether a note has no value of the kind that is asked for.
-
-    "The router is a Fritzbox" has no password, and "I bought a tent" does not say what it cost.
-    When something was, its own date may tell.
-    """
-    if (name := _wanted_value(question.text)) is not None:
-        has_value = (_SECRET if name else _AMOUNT).search(content) is not None
-        return not has_value and not (name and name in content.lower())
-    if not question.asks_when or question.asks_past:
-        return False
-    if statement_in_english(question.text) != question.text:
-        return False  # of other languages too few words for times are known: "donnerstags"
-    return _TIME.search(content) is None and not says_when(content)
-
-
-@lru_cache(maxsize=16)
-def _wanted_value(text: str) -> str | None:
-    """Return "" if a question asks for an amount, or the word for a password or an address."""
-    if _ASKS_AMOUNT.search(text) is not None:
-        return ""
-    secret = _ASKS_SECRET.search(text)
-    return None if secret is None else secret[0].lower().split()[-1].rstrip("s")

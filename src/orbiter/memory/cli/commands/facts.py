@@ -7,20 +7,22 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._fact_views import (
-    conflict_json,
-    conflict_lines,
-    entry_json,
-    held,
-    print_facts,
-    value_of,
-    when,
-)
 from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
 from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
-from orbiter.memory.cli._views import as_json, entry, source_of
+from orbiter.memory.cli._views import (
+    as_json,
+    conflict_json,
+    conflict_lines,
+    entry,
+    entry_json,
+    held,
+    print_facts,
+    source_of,
+    value_of,
+    when,
+)
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.facts import Facts

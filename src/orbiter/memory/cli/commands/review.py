@@ -9,11 +9,10 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._completion import complete_ids
 from orbiter.memory.cli._error_messages import UsageError
-from orbiter.memory.cli._fact_views import print_facts, value_of, when
 from orbiter.memory.cli._item_ids import find_ids
 from orbiter.memory.cli._output import ask, can_ask, styled
 from orbiter.memory.cli._text import counted, one_line, shortened
-from orbiter.memory.cli._views import as_json, entry
+from orbiter.memory.cli._views import as_json, entry, print_facts, value_of, when
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
