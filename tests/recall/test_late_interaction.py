@@ -51,6 +51,15 @@ def test_a_text_counts_by_its_best_passage() -> None:
     assert alone[0] > alone[1]
 
 
+def test_a_word_that_half_of_them_meet_counts_less_than_one_that_a_single_one_meets() -> None:
+    half, one = bytes([127, 25, 0]), bytes([38, 102, 0])
+    kept = {"0": [half], "1": [one], "2": [half], "3": [bytes([38, 25, 0])]}
+
+    alone, _ = _looked(_table("a", "b", "c", "d"), RED + TEA, kept)
+
+    assert alone[1] > alone[0] == alone[2] > alone[3]
+
+
 def test_neighbours_may_meet_a_word_for_the_talk_but_not_for_the_item_alone() -> None:
     table = _table("a", "b", "c", "d", "e")
     kept = {"0": [RED], "1": [TEA], "2": [ODD], "3": [ODD], "4": [ODD]}

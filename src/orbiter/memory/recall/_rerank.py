@@ -88,9 +88,9 @@ PEOPLE = Kind(
         length=0.20,
     ),
     details=_weights(
-        meaning=0.57, neighbour_meaning=0.38, words=0.05, prev_turn=0.07, neighbours=0.26,
-        session=0.36, detail=0.05, neighbour_detail=0.51, speaker=2.57, date=4.94, when=2.42,
-        question=-0.92, specific=0.61,
+        meaning=0.52, neighbour_meaning=0.39, words=0.05, prev_turn=0.06, neighbours=0.26,
+        session=0.34, detail=0.12, neighbour_detail=0.54, speaker=2.53, date=4.83, when=2.40,
+        question=-0.88, specific=0.62,
     ),
 )  # fmt: skip
 # Without a model they are fitted, but for the user's, which is held below what the fit gives: in
@@ -254,6 +254,8 @@ check_columns("word_vectors", (_ALONE, _TOGETHER))
 
 _UNRELATED = 0.3
 """How near the nearest of a dozen words is that has nothing to do with a word, roughly."""
+_APART = 0.1
+"""Added to how far apart they are, as differences smaller than that mean nothing."""
 
 
 def add_details(
@@ -267,7 +269,8 @@ def add_details(
     """Add the columns `detail` and `neighbour_detail` to *table*, measured at *places*.
 
     *query_token_vectors* and *kept* are word vectors as `Embeddings.aembed_details` gives them.
-    What has none is average, and so is every other row.
+    What has none is average, and so is every other row. How near the candidates come to a word is
+    divided by how far they are apart in it: what half of them say would outweigh what one says.
     """
     import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
 
@@ -289,11 +292,14 @@ def add_details(
         before = meeting([table.before[place] for place in known])
         after = meeting([table.after[place] for place in known])
         near = np.maximum(np.maximum(before, own), after)
-        alone = dict(zip(known, own.mean(axis=1).tolist(), strict=True))
-        together = dict(zip(known, near.mean(axis=1).tolist(), strict=True))
-    table.details.update({place: (alone[place], together[place]) for place in known})
-    for name, means in ((_ALONE, alone), (_TOGETHER, together)):
-        values = [means.get(place) for place in places]
+        means = zip(own.mean(axis=1).tolist(), near.mean(axis=1).tolist(), strict=True)
+        table.details.update(zip(known, means, strict=True))
+        shares = 1 / (own.std(axis=0) + _APART)
+        shares /= shares.sum()
+        alone = dict(zip(known, (own * shares).sum(axis=1).tolist(), strict=True))
+        together = dict(zip(known, (near * shares).sum(axis=1).tolist(), strict=True))
+    for name, nearness in ((_ALONE, alone), (_TOGETHER, together)):
+        values = [nearness.get(place) for place in places]
         column = [0.0] * len(table.items)
         for place, value in zip(places, standardise(values, absent=_UNRELATED), strict=True):
             column[place] = value
