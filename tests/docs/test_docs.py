@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from docs.build_api import PAGE, page
 from tests.docs.model_server import model_server
-from tests.docs.pages import blocks, run_page
+from tests.docs.pages import agrees, blocks, run_page
 from tests.servers.databases import (
     PostgresServer,
     RedisServer,
@@ -70,6 +70,14 @@ def _answer(messages: list[dict[str, Any]]) -> str:
     """Be the model of the documents: what it says depends on what it was told of the user."""
     is_known = "hiking in the mountains" in json.dumps(messages)
     return "To the mountains: you love hiking." if is_known else "I know nothing about you."
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_right"),
+    [("0.45  tea (0.46)", True), ("0.48  tea (0.45)", False), ("0.43  ham (0.45)", False)],
+)
+def test_only_the_last_digits_of_what_is_printed_may_differ(printed: str, *, is_right: bool) -> None:
+    assert agrees(printed, "0.43  tea (0.45)") == is_right
 
 
 @pytest.mark.usefixtures("reader")
