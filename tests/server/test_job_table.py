@@ -492,5 +492,5 @@ def test_the_page_for_operators_has_the_statements_that_make_the_tables() -> Non
     statements = re.findall(r"CREATE TABLE .*?\n\);", page, re.DOTALL)
 
     assert len(statements) == 2
-    for statement, made in zip(statements, (job_table._CREATE, state._MAKE), strict=True):
+    for statement, made in zip(statements, (job_table._CREATE, state._CREATE), strict=True):
         assert statement.replace("TABLE ", "TABLE IF NOT EXISTS ") in made

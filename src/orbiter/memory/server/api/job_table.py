@@ -33,18 +33,7 @@ _LOOK = 0.25
 _PATIENCE = 2.0
 """Seconds that a server which stops gives a database that may be away."""
 
-_LOCK = 7_310_578_224_417_913_218
-"""The advisory lock of whoever makes the table."""
-
-# Beside the memories, as another store may have one in a schema that the search path has, too.
-_HOME = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('memory_items'))"
-_IS_THERE = f"""
-SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('orbiter_jobs') AND relnamespace = {_HOME})
-"""  # noqa: E501, S608 - our own names
-_CREATE = f"""
-DO $make$ BEGIN
-PERFORM pg_advisory_xact_lock({_LOCK});
-PERFORM set_config('search_path', {_HOME}::regnamespace::text, true);
+_CREATE = """
 CREATE TABLE IF NOT EXISTS orbiter_jobs (
     id TEXT COLLATE "C" PRIMARY KEY,
     owner TEXT,
@@ -61,7 +50,6 @@ CREATE TABLE IF NOT EXISTS orbiter_jobs (
     record TEXT NOT NULL
 );
 REVOKE ALL ON orbiter_jobs FROM PUBLIC;
-END $make$
 """
 _MAY_USE = """
 SELECT has_table_privilege('orbiter_jobs', 'SELECT') AND has_table_privilege('orbiter_jobs', 'INSERT')
@@ -146,16 +134,12 @@ class JobTable:
         if isinstance(store, PostgresMemoryStore):
             self._pool = store.pool_beside("jobs")
         try:
-            if not (await self._run(_IS_THERE))[0][0]:
-                await self._run(_CREATE)
-            if not (await self._run(_IS_THERE))[0][0]:
-                reason = "another schema has an `orbiter_jobs` that the search path finds first"
-            elif (await self._run(_MAY_USE))[0][0]:
+            await self._small_pool().make_table("orbiter_jobs", _CREATE)
+            if (await self._run(_MAY_USE))[0][0]:
                 self._erasures = frozenset((await self._run(_NEWS, self._server))[0][1])
                 await self._adopt()
                 return self
-            else:
-                reason = "grant the role SELECT, INSERT, UPDATE and DELETE on `orbiter_jobs`"
+            reason = "grant the role SELECT, INSERT, UPDATE and DELETE on `orbiter_jobs`"
         except (MemoryConnectionError, asyncio.CancelledError):
             await self._end()  # not for good: so the server has to be started again
             raise
@@ -264,9 +248,12 @@ class JobTable:
             await self._pool.close()
 
     async def _run(self, sql: str, *args: object) -> Sequence[Any]:
+        return await self._small_pool().run(sql, *args)
+
+    def _small_pool(self) -> SmallPool:
         if self._pool is None:
             raise UnsupportedError(f"`{self._memory.url}` has no table of jobs")
-        return await self._pool.run(sql, *args)
+        return self._pool
 
 
 def _progress(record: Record) -> tuple[str, int, int]:
