@@ -2,7 +2,8 @@
 
 A server has a lease on each job that it does, by the clock of the database, and renews it. What it
 leaves, another server goes on with. While a job is under way its row holds what it was asked; when
-it has ended, only what became of it, and no word of a memory.
+it has ended, only what became of it, and no word of a memory. An erasure in any process finds rows
+of whom it is about by their `scope`.
 """
 
 import asyncio
@@ -47,7 +48,8 @@ CREATE TABLE IF NOT EXISTS orbiter_jobs (
     is_stopped BOOLEAN NOT NULL DEFAULT false,
     is_answered BOOLEAN NOT NULL DEFAULT false,
     is_erasure BOOLEAN NOT NULL DEFAULT false,
-    record TEXT NOT NULL
+    record TEXT NOT NULL,
+    scope JSONB
 );
 REVOKE ALL ON orbiter_jobs FROM PUBLIC;
 """
@@ -57,14 +59,14 @@ SELECT has_table_privilege('orbiter_jobs', 'SELECT') AND has_table_privilege('or
 """  # noqa: E501
 _COLUMNS = "record, state, done, total, server, is_answered, alive_until > clock_timestamp()"
 _BEGIN = """
-INSERT INTO orbiter_jobs (id, owner, once, server, alive_until, state, done, total, record)
-VALUES ($1, $2, NULLIF($3, ''), $4, clock_timestamp() + $5, $6, $7, $8, $9)
+INSERT INTO orbiter_jobs (id, owner, once, server, alive_until, state, done, total, scope, record)
+VALUES ($1, $2, NULLIF($3, ''), $4, clock_timestamp() + $5, $6, $7, $8, $9, $10)
 ON CONFLICT DO NOTHING
 """
 _SAME = "SELECT id FROM orbiter_jobs WHERE once = $1"
 _WRITE = """
 UPDATE orbiter_jobs SET alive_until = clock_timestamp() + $3, state = $4, done = $5, total = $6,
-    record = $7, ended_at = $8, is_erasure = $9
+    scope = $7, record = $8, ended_at = $9, is_erasure = $10
 WHERE id = $1 AND server = $2 RETURNING id
 """
 # A job whose report was sent is known by its `Idempotency-Key` alone.
@@ -169,7 +171,7 @@ class JobTable:
         once, job_id = record["once"], record["id"]
         who = (job_id, record["owner"], once, self._server, LEASE)
         while True:
-            await self._run(_BEGIN, *who, *_progress(record), _dump(record))
+            await self._run(_BEGIN, *who, *_progress(record), *_texts(record))
             same = await self._run(_SAME, once) if once else [(job_id,)]
             if same:  # else it was removed a moment ago
                 return None if same[0][0] == job_id else str(same[0][0])
@@ -177,7 +179,7 @@ class JobTable:
     async def write(self, record: Record) -> bool:
         """Put a record in the place of the one before; tell whether the job is still ours."""
         ended = None if record["ended_at"] is None else datetime.fromisoformat(record["ended_at"])
-        now = (*_progress(record), _dump(record), ended, record["is_proof"])
+        now = (*_progress(record), *_texts(record), ended, record["is_proof"])
         kept = await self._run(_WRITE, record["id"], self._server, LEASE, *now)
         if record["is_proof"]:
             with suppress(MemoryError):  # the table is another's: its owner cleans it
@@ -265,8 +267,10 @@ def _row(job: Job) -> tuple[str, str, int, int]:
     return job.id, job.state, job.done, job.total
 
 
-def _dump(record: Record) -> str:
-    return json.dumps({"format": 1, **record})
+def _texts(record: Record) -> tuple[str | None, str]:
+    """Return whose the words in a record are, if it has any, and the record."""
+    scope = json.dumps(record["scope"]) if "scope" in record else None
+    return scope, json.dumps({"format": 1, **record})
 
 
 def _record(row: Sequence[Any]) -> Record:
