@@ -1,6 +1,7 @@
 """What the table of jobs holds of somebody: answers for who asks again, until an erasure."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -15,9 +16,13 @@ from tests.server.test_job_table import (
     soon,
 )
 from tests.stores.test_postgres_security import plain_role
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.server.api import job_table
+from orbiter.memory.server.api import jobs as _jobs
 
 __all__ = ["memories", "pair", "postgres_dsn", "postgres_server", "soon"]
 
@@ -67,8 +72,8 @@ async def test_an_erasure_in_any_process_takes_the_jobs_of_whom_it_erases(
     assert "ann" not in str(rows)
     await until(lambda: running == ["bob"])
     assert (await two.get(f"/v1/jobs/{jobs[1]['id']}")).status_code == 404
-    dead = "SELECT pg_stat_get_dead_tuples('orbiter_jobs'::regclass)"
-    assert (await query(postgres_dsn, dead))[0][0] == 0
+    cleaned = "SELECT pg_stat_get_vacuum_count('orbiter_jobs'::regclass)"
+    assert (await query(postgres_dsn, cleaned))[0][0] > 0
 
 
 async def test_an_erasure_says_which_jobs_it_could_not_take(
@@ -88,3 +93,104 @@ async def test_an_erasure_says_which_jobs_it_could_not_take(
         await query(postgres_dsn, f"DROP ROLE {role}")
 
     assert any("orbiter_jobs" in each and "through the server" in each for each in done.problems)
+
+
+async def asks(http: httpx.AsyncClient, call: str, key: str, user: str, **body: Any) -> Any:
+    return await http.post(
+        f"/v1/{call}",
+        params={"user_id": user},
+        json=body,
+        headers={"Prefer": "wait=20", "Idempotency-Key": key},
+    )
+
+
+async def test_a_request_that_is_repeated_has_the_same_answer_through_every_server(
+    pair: list[httpx.AsyncClient], memories: list[AgentMemory], postgres_dsn: str
+) -> None:
+    one, two = pair
+    ann = memories[0].scope(user_id="ann")
+    await ann.remember_many(["a canarybird", "a grey cat", "a grey cat", "rain"])
+    rain = (await ann.list(query="rain"))[0]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("forget", {"query": "canarybird"}),
+        ("forget", {}),
+        ("evict", {"max_items": 2}),
+    ]
+    last = ("forget", {"item": rain.id, "permanently": True})
+
+    first = [await asks(one, call, f"{n}", "ann", **body) for n, (call, body) in enumerate(calls)]
+    again = [
+        await asks(http, call, f"{n}", "ann", **body)
+        for http in (two, one)
+        for n, (call, body) in enumerate(calls)
+    ]
+    proofs = [await asks(http, last[0], "last", "ann", **last[1]) for http in (one, two, one)]
+
+    assert [each.status_code for each in first] == [200, 422, 200]
+    assert "canarybird" in first[0].text
+    assert [each.text for each in again] == [each.text for each in first * 2]
+    assert [each.status_code for each in again] == [each.status_code for each in first * 2]
+    assert [each.json()["erased"] for each in proofs] == [[rain.id]] * 3
+    assert len({each.text for each in proofs}) == 1
+    rows = await query(postgres_dsn, "SELECT scope FROM orbiter_jobs WHERE scope IS NOT NULL")
+    assert [row["scope"] for row in rows] == ['{"user_id": "ann"}']  # the proof quotes nothing
+
+
+async def test_a_job_that_ends_at_once_is_written_down_as_ended(
+    pair: list[httpx.AsyncClient], postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forget(*_: Any, **__: Any) -> None:
+        raise QueryError("no")
+
+    monkeypatch.setattr(ScopedMemory, "forget", forget)
+
+    answers = [await asks(pair[0], "forget", f"{n}", "ann", query="tea") for n in range(20)]
+
+    assert [each.status_code for each in answers] == [422] * 20
+    left = "SELECT id FROM orbiter_jobs WHERE ended_at IS NULL"
+    assert await query(postgres_dsn, left) == []
+
+
+async def test_an_erasure_in_any_process_takes_the_answers_that_quote_whom_it_erases(
+    pair: list[httpx.AsyncClient], memories: list[AgentMemory], postgres_dsn: str
+) -> None:
+    one, two = pair
+    for user in ("ann", "bob"):
+        await memories[0].scope(user_id=user).remember(f"the canarybird of {user}")
+    before = [await asks(one, "forget", user, user, query="canarybird") for user in ("ann", "bob")]
+    assert "canarybird" in before[0].text
+
+    done = await memories[1].erase(user_id="ann")
+
+    assert done.proven, done
+    rows = str(await query(postgres_dsn, "SELECT t::text FROM orbiter_jobs AS t"))
+    assert "ann" not in rows
+    assert "canarybird of bob" in rows
+    for http in pair:
+        gone = await asks(http, "forget", "ann", "ann", query="canarybird")
+        assert gone.status_code == 410, gone.text
+    same = await asks(two, "forget", "bob", "bob", query="canarybird")
+    assert same.text == before[1].text
+
+
+async def test_answers_take_no_more_room_than_they_may(
+    pair: list[httpx.AsyncClient],
+    memories: list[AgentMemory],
+    postgres_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = pair
+    ann = memories[0].scope(user_id="ann")
+    await ann.remember_many(["a canarybird " + "x" * 2_000, "a cat " + "y" * 2_000])
+    monkeypatch.setattr(job_table, "_MAX_BYTES", 4_000)
+    monkeypatch.setattr(_jobs, "_EVERY", timedelta(0))
+
+    for text in ("canarybird", "cat"):
+        assert (await asks(one, "forget", text, "ann", query=text)).is_success
+
+    rows = "SELECT answer FROM orbiter_jobs WHERE answer IS NOT NULL"
+    async with asyncio.timeout(HANG):
+        while len(await query(postgres_dsn, rows)) > 1:  # noqa: ASYNC110 - another's
+            await asyncio.sleep(0.02)
+    assert (await asks(two, "forget", "cat", "ann", query="cat")).is_success
+    assert (await asks(two, "forget", "canarybird", "ann", query="canarybird")).status_code == 410

@@ -25,6 +25,7 @@ from orbiter.memory.model.reports import Erasure
 __all__ = [
     "BEHIND",
     "DEAD",
+    "DROP_ANSWERS",
     "DROP_JOBS",
     "EMPTY",
     "FORGET_SAMPLES",
@@ -203,6 +204,13 @@ DROP_JOBS = (
 STOP_JOBS = "UPDATE {0} SET is_stopped = true WHERE ended_at IS NULL AND scope @> $1 RETURNING id"
 """Jobs that a server does: it removes them when it hears of this."""
 
+DROP_ANSWERS = (
+    "UPDATE {0} SET answer = NULL, scope = NULL WHERE answer IS NOT NULL AND NOT"
+    " (is_erasure AND $2) AND NOT EXISTS (SELECT FROM jsonb_each_text($1::jsonb) AS wanted"
+    " WHERE scope ->> wanted.key <> wanted.value)"
+)
+"""Answers that may quote memories of a scope; the second says that proofs of erasures stay."""
+
 
 # Looking for what is left
 
@@ -357,34 +365,37 @@ class Scrubbing:
         self._read = read
 
     async def run(
-        self, wanted: dict[Any, str], probes: Probes, forget: Callable[[], Awaitable[None]]
+        self, target: ErasureTarget, probes: Probes, forget: Callable[[], Awaitable[None]]
     ) -> Erasure:
         """Clean the tables and look for *probes*; *forget* removes what is of nothing by now."""
+        wanted = target.names
         traces = probes.taken()
         await forget()
         try:
-            problems = [*await self._clean(), *await self._drop_jobs(wanted)]
+            problems = [*await self._clean(), *await self._drop_jobs(target)]
         except self._driver.failures as exc:
             problems = [f"{self._driver.translate(exc)}; then repeat the erasure"]
         tables, left = await self._read(lambda: look(self._dialect, wanted, traces, probes.ids))
         return Erasure(tables=tables, probes=len(traces), problems=(*problems, *left))
 
-    async def _drop_jobs(self, wanted: dict[Any, str]) -> list[str]:
-        """Have no server do anything for whom is erased, and keep no request of theirs."""
+    async def _drop_jobs(self, target: ErasureTarget) -> list[str]:
+        """Have no server do anything for whom is erased, and keep no request and answer of it."""
         there = await self._read(lambda: rows(JOBS))
-        if not (there and wanted):
+        if not there:
             return []
         table, is_ours = there[0]
         if not is_ours:
             return [_JOBS_NOT_OURS]
-        scope, until = json.dumps(wanted), monotonic() + PATIENCE
+        scope, until = json.dumps(target.wanted), monotonic() + PATIENCE
         async with self._driver.lease(self._pool()) as connection:
-            await connection.execute(DROP_JOBS.format(table), scope)
-            while await connection.fetch(STOP_JOBS.format(table), scope):
+            while target.names:
+                await connection.execute(DROP_JOBS.format(table), scope)
+                if not await connection.fetch(STOP_JOBS.format(table), scope):
+                    break
                 if monotonic() > until:
                     return [_JOBS_RUN]
                 await asyncio.sleep(PAUSE)
-                await connection.execute(DROP_JOBS.format(table), scope)
+            await connection.execute(DROP_ANSWERS.format(table), scope, not target.names)
             await connection.execute(f"VACUUM (ANALYZE) {table}")
         return []
 
