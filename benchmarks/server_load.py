@@ -48,6 +48,9 @@ GROWTH = 60_000_000
 LONGEST_WAIT = 0.1
 """Seconds that nobody may wait beside one request of another key."""
 
+LONGEST_STOP = 180.0
+"""Seconds after which a server that was asked to stop counts as hung."""
+
 CONNECTIONS = 1_000
 BOTH, WRITES, RECALLS, BARE = "writes and recalls", "writes alone", "recalls alone", "echo"
 SPEED = 0.2
@@ -248,7 +251,12 @@ async def running(*args: str, port: int) -> AsyncIterator[int]:
         yield child.pid
     finally:
         child.send_signal(signal.SIGTERM)
-        await child.wait()
+        try:
+            await asyncio.wait_for(child.wait(), LONGEST_STOP)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+            raise TimeoutError(f"process {child.pid} did not stop in {LONGEST_STOP:g} s") from None
 
 
 def free_port() -> int:

@@ -57,6 +57,9 @@ CLIENTS = 200
 HANDLES = 50
 """More files and sockets than in its second minute that a server may have open."""
 
+LONGEST = 900.0
+"""Seconds after which a round counts as hung, and a busy machine is no excuse."""
+
 Round = Callable[[int, random.Random], Awaitable[Figures]]
 
 
@@ -241,18 +244,24 @@ async def _run(name: str, wanted: float, deadline: float, sums: dict[str, Sum], 
     done = sums.setdefault(name, Sum())
     if done.figures.cycles >= wanted:
         return
-    async with TIERS[name].open() as work:
-        while done.figures.cycles < wanted and time.monotonic() < deadline:
-            seed, began = time.time_ns() % 10**9, time.monotonic()
-            figures = await work(done.rounds, random.Random(seed))
-            if not _is_clean(name, figures):
-                print(f"\n{name}: seed {seed}", flush=True)
-            done.figures += figures
-            done.rounds += 1
-            done.seconds += time.monotonic() - began
-            _keep(sums, path)
-            told = f"{done.figures.cycles:,} of {wanted:,.0f}, {done.seconds:,.0f} s in all"
-            print(f"\r{name}: {told}", end="", flush=True)
+    try:
+        async with TIERS[name].open() as work:
+            while done.figures.cycles < wanted and time.monotonic() < deadline:
+                seed, began = time.time_ns() % 10**9, time.monotonic()
+                async with asyncio.timeout(LONGEST):
+                    figures = await work(done.rounds, random.Random(seed))
+                if not _is_clean(name, figures):
+                    print(f"\n{name}: seed {seed}", flush=True)
+                done.figures += figures
+                done.rounds += 1
+                done.seconds += time.monotonic() - began
+                _keep(sums, path)
+                told = f"{done.figures.cycles:,} of {wanted:,.0f}, {done.seconds:,.0f} s in all"
+                print(f"\r{name}: {told}", end="", flush=True)
+    except TimeoutError as exc:  # what was silent is ended by now; the next tier goes on
+        print(f"\n{name}: hung: {str(exc) or f'a round did not end in {LONGEST:g} s'}", flush=True)
+        done.figures += Figures(hung=1)
+        _keep(sums, path)
     print(flush=True)
 
 

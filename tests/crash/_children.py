@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.crash._history import change
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 from orbiter.memory.backends.sqlite.file_checks import Connection as SQLiteConnection
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60.0
-"""After which a process counts as hung."""
 
 
 class Child:
@@ -40,10 +39,14 @@ class Child:
         self.process.start()
         theirs.close()
 
-    def receive(self, seconds: float = SECONDS) -> Any:
-        """Return what the process sends next; `None` when it has ended."""
+    def receive(self, seconds: float = HANG) -> Any:
+        """Return what the process sends next; `None` when it has ended.
+
+        One that says nothing for so long hangs: it is killed, and this is a `TimeoutError`.
+        """
         try:
             if not self.pipe.poll(seconds):
+                self.kill()
                 raise TimeoutError(f"{self.process} said nothing for {seconds} s")
             return self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -61,7 +64,7 @@ class Child:
 
     def end(self) -> int | None:
         """Wait for the end and return the exit code."""
-        self.process.join(SECONDS)
+        self.process.join(HANG)
         self.pipe.close()
         code = self.process.exitcode
         self.process.close()
@@ -113,7 +116,7 @@ def hold_snapshot(pipe: Connection, path: str) -> None:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM memory_items").fetchone()
         pipe.send("reading")
-        pipe.poll(SECONDS)
+        pipe.poll(HANG)
 
 
 def take_lock(pipe: Connection, path: str, times: int) -> None:

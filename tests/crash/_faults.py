@@ -281,7 +281,12 @@ async def write_from_processes(path: Path, *, processes: int, writers: int, adds
     children = [
         Child(write_together, str(path), f"p{number}", writers, adds) for number in range(processes)
     ]
-    errors = [await asyncio.to_thread(child.receive, 600.0) for child in children]
+    try:
+        errors = [await asyncio.to_thread(child.receive, 600.0) for child in children]
+    except TimeoutError:
+        for child in children:
+            child.kill()
+        raise
     for child in children:
         child.end()
     assert errors == [""] * processes, errors

@@ -1,14 +1,18 @@
 """The long run adds up over its runs, and goes on where it was stopped."""
 
+import asyncio
 import json
 import random
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from benchmarks import soak
+from benchmarks import server_load, soak
 from benchmarks.server_load import Tally
+from tests.crash._children import Child
 from tests.crash._faults import Figures
 
 
@@ -117,3 +121,62 @@ def test_what_is_refused_is_printed_and_fails_a_run_only_where_none_may_be(
 
     assert run(monkeypatch, "--kept", str(tmp_path / "soak.json")) == code
     assert capsys.readouterr().out.split()[-7:] == ["10", "7", "4", "0", "0", "0", "0"]
+
+
+def say_nothing(pipe: Connection) -> None:
+    pipe.recv()
+
+
+def test_a_child_that_says_nothing_is_ended_and_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    children: list[Child] = []
+
+    async def work(number: int, dice: random.Random) -> Figures:
+        children.append(Child(say_nothing))
+        await asyncio.to_thread(children[-1].receive, 0.1)
+        return Figures(cycles=1)
+
+    tier = soak.Tier(lambda: nullcontext(work), 50)
+    monkeypatch.setattr(soak, "TIERS", {"a fault": tier})
+
+    assert run(monkeypatch, "--kept", str(tmp_path / "soak.json")) == 1
+
+    [child] = children
+    assert child.end() == -signal.SIGKILL
+    out = capsys.readouterr().out
+    assert "said nothing for 0.1 s" in out
+    assert out.split()[-7:] == ["0", "0", "0", "0", "0", "1", "0"]
+
+
+def test_a_round_without_an_end_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work(number: int, dice: random.Random) -> Figures:
+        await asyncio.Event().wait()
+        return Figures()
+
+    tier = soak.Tier(lambda: nullcontext(work), 50)
+    monkeypatch.setattr(soak, "TIERS", {"a fault": tier})
+    monkeypatch.setattr(soak, "LONGEST", 0.1)
+
+    assert run(monkeypatch, "--kept", str(tmp_path / "soak.json")) == 1
+
+    assert capsys.readouterr().out.split()[-2:] == ["1", "0"]
+
+
+async def test_a_server_that_does_not_stop_is_ended_and_counts_as_hung(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_load, "LONGEST_STOP", 0.5)
+    port = server_load.free_port()
+    deaf = (
+        "import signal, socket, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f"s = socket.create_server(('127.0.0.1', {port})); time.sleep(600)"
+    )
+
+    with pytest.raises(TimeoutError, match="did not stop"):
+        async with server_load.running("-c", deaf, port=port) as pid:
+            pass
+
+    assert not Path(f"/proc/{pid}").exists()

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import asyncpg
 import httpx
 import jwt
 import pytest
@@ -520,3 +521,37 @@ async def test_a_page_of_one_server_can_be_used_with_another_over_one_postgres(
             await client(there, each).post("/ui/anything", headers=headers) for each in (ann, bob)
         ]
         assert [each.status_code for each in answers] == [404, 403]  # let in, and not
+
+
+async def test_the_pages_of_memories_in_another_schema_have_a_secret_of_their_own(
+    served: Served,
+    issuer: Issuer,
+    settings: OIDCSettings,
+    postgres_dsn: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Several schemas are in the search path; a secret opens the pages of its memories alone."""
+    secrets = []
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        for name in ("tenant", "stray"):
+            await connection.execute(f"CREATE SCHEMA {name}")
+        await connection.execute("CREATE TABLE stray.orbiter_secrets (name TEXT, secret BYTEA)")
+        start = f"{postgres_dsn}{'&' if '?' in postgres_dsn else '?'}search_path="
+        async with AgentMemory(f"{start}tenant,public", embeddings=None, summaries=None):
+            pass  # its tables are in `tenant`
+        for path in ("public", "tenant,public", "public", "tenant,public", "stray,public"):
+            await served(AgentMemory(start + path, embeddings=None, summaries=None), oidc=settings)
+            secrets.append(served.app.state.orbiter.link.secret)  # type: ignore[attr-defined]
+        rows = await connection.fetch(
+            "SELECT schemaname FROM pg_tables WHERE tablename = 'orbiter_secrets' ORDER BY 1"
+        )
+        strays = await connection.fetch("TABLE stray.orbiter_secrets")
+    finally:
+        await connection.close()
+
+    assert [row["schemaname"] for row in rows] == ["public", "stray", "tenant"]
+    assert secrets[:2] == secrets[2:4]
+    assert len(set(secrets)) == 3
+    assert strays == []
+    assert "`stray.orbiter_secrets` is not for the memories in the schema `public`" in caplog.text

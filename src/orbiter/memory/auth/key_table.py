@@ -25,7 +25,7 @@ from orbiter.memory.auth.principals import (
     named_scope,
     replace_key,
 )
-from orbiter.memory.backends.postgres.driver import Driver, SmallPool
+from orbiter.memory.backends.postgres.driver import Driver, SmallPool, make_beside_memories, places
 from orbiter.memory.backends.urls import check_address, redacted
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MemoryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
@@ -34,9 +34,6 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 __all__ = ["KeyTable"]
 
 _T = TypeVar("_T")
-
-_LOCK = 7_310_578_224_417_913_217
-"""The advisory lock of whoever makes the table."""
 
 _CREATE = """
 CREATE TABLE IF NOT EXISTS orbiter_keys (
@@ -60,16 +57,6 @@ _COLUMNS = (
     "id, digest, role, user_id, session_id, task_id, agent_id, name, created_at, expires_at, "
     "revoked_at, replaced_by"
 )
-# Where the table is, and where it belongs: beside the memories, or where these will be.
-_PLACE = """
-SELECT
-    (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('orbiter_keys')),
-    COALESCE(
-        (SELECT relnamespace::regnamespace::text FROM pg_class
-            WHERE oid = to_regclass('memory_items')),
-        quote_ident(current_schema())
-    )
-"""
 _HAS_KEYS = "SELECT EXISTS (SELECT FROM orbiter_keys)"
 _IS_OPEN = "revoked_at IS NULL AND (expires_at IS NULL OR clock_timestamp() < expires_at)"
 _FIND = f"SELECT {_COLUMNS}, {_IS_OPEN} AS is_open FROM orbiter_keys WHERE id = $1"  # noqa: S608 - our own names
@@ -300,7 +287,7 @@ async def _is_there(connection: Any) -> bool:
 
     Where the search path has several schemas, the keys of one would open the memories of another.
     """
-    schema, home = await connection.fetchrow(_PLACE)
+    schema, home = await places(connection, "orbiter_keys")
     if schema is not None and schema != home:
         raise StorageError(
             f"the keys in `{schema}.orbiter_keys` are not for the memories in the schema `{home}`; "
@@ -312,11 +299,9 @@ async def _is_there(connection: Any) -> bool:
 
 async def _make_table(connection: Any) -> None:
     """Make the table if it is not there; a role that may not make tables can use one that is."""
-    schema, home = await connection.fetchrow(_PLACE)
+    schema, home = await places(connection, "orbiter_keys")
     if schema != home:
-        await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        await connection.execute("SELECT set_config('search_path', $1, true)", home)
-        await connection.execute(_CREATE)
+        await connection.execute(make_beside_memories(_CREATE))
 
 
 def _row(key: Key) -> Sequence[object]:

@@ -33,9 +33,24 @@ from orbiter.memory.errors import (
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["Driver", "SmallPool", "outcome", "with_zones"]
+__all__ = ["Driver", "SmallPool", "make_beside_memories", "outcome", "places", "with_zones"]
 
 _T = TypeVar("_T")
+
+# Where a table is that the search path finds, and where it belongs: beside the memories, or where
+# these will be. Of several schemas in the search path, another may have such a table, too.
+_HOME = """
+COALESCE(
+    (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass('memory_items')),
+    quote_ident(current_schema())
+)
+"""
+_LOCK = 7_310_578_224_417_913_217
+"""The advisory lock of whoever makes a table beside the memories."""
+_PLACES = f"""
+SELECT
+    (SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass($1)), {_HOME}
+"""
 
 _MARK = "INSERT INTO memory_commits (token) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1"
 
@@ -316,6 +331,18 @@ class SmallPool:
         statement = Statement(sql, args)
         return await self.read(lambda on: self.driver.do(on, statement), only_reads=False)
 
+    async def make_table(self, name: str, script: str) -> None:
+        """Make the table *name* beside the memories by *script*, if it is not there."""
+        [(schema, home)] = await self.run(_PLACES, name)
+        if schema != home:
+            await self.run(make_beside_memories(script))
+            [(schema, home)] = await self.run(_PLACES, name)
+        if schema != home:
+            raise StorageError(
+                f"`{schema}.{name}` is not for the memories in the schema `{home}`; name only one "
+                "schema in the `search_path` of the URL"
+            )
+
     async def close(self) -> None:
         """End the connections. Idempotent."""
         pool, self._pool = self._pool, None
@@ -326,6 +353,26 @@ class SmallPool:
                 await pool.close()
         except self.driver.failures:  # a time that ran out is one
             pool.terminate()
+
+
+async def places(connection: Any, table: str) -> tuple[str | None, str]:
+    """Return the schema in which the search path finds *table*, and the one of the memories."""
+    schema, home = await connection.fetchrow(_PLACES, table)
+    return schema, home
+
+
+def make_beside_memories(script: str) -> str:
+    """Return a statement that makes a table by *script* in the schema of the memories.
+
+    The rest of the transaction has that schema alone as its search path.
+    """
+    return f"""
+DO $make$ BEGIN
+PERFORM pg_advisory_xact_lock({_LOCK});
+PERFORM set_config('search_path', {_HOME}, true);
+{script}
+END $make$
+"""
 
 
 def _is_unsent(error: Exception) -> bool:

@@ -6,6 +6,7 @@ keeps besides, its log and its copies, is not reached from here; see `docs/forge
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from time import monotonic
@@ -24,9 +25,12 @@ from orbiter.memory.model.reports import Erasure
 __all__ = [
     "BEHIND",
     "DEAD",
+    "DROP_ANSWERS",
+    "DROP_JOBS",
     "EMPTY",
     "FORGET_SAMPLES",
     "HORIZON",
+    "JOBS",
     "KEYED",
     "LEAVES",
     "PATIENCE",
@@ -36,6 +40,7 @@ __all__ = [
     "RIGHTS",
     "SAMPLES",
     "SOURCES",
+    "STOP_JOBS",
     "UNFINISHED",
     "Ours",
     "Read",
@@ -181,6 +186,32 @@ UNFINISHED = (
 """What is left of a `REINDEX CONCURRENTLY` that was killed."""
 
 
+# What servers keep
+
+JOBS = (
+    "SELECT oid::regclass::text, pg_has_role(relowner, 'USAGE')"
+    " AND has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'UPDATE')"
+    " AND has_table_privilege(oid, 'DELETE') FROM pg_class WHERE relname = 'orbiter_jobs' AND"
+    " relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('memory_items'))"
+)
+"""The table of the jobs of servers, if there is one, and whether it is ours to change and clean."""
+
+DROP_JOBS = (
+    "DELETE FROM {0} WHERE ended_at IS NULL AND scope @> $1 AND alive_until < clock_timestamp()"
+)
+"""Jobs that no server does."""
+
+STOP_JOBS = "UPDATE {0} SET is_stopped = true WHERE ended_at IS NULL AND scope @> $1 RETURNING id"
+"""Jobs that a server does: it removes them when it hears of this."""
+
+DROP_ANSWERS = (
+    "UPDATE {0} SET answer = NULL, scope = NULL WHERE answer IS NOT NULL AND NOT"
+    " (is_erasure AND $2) AND NOT EXISTS (SELECT FROM jsonb_each_text($1::jsonb) AS wanted"
+    " WHERE scope ->> wanted.key <> wanted.value)"
+)
+"""Answers that may quote memories of a scope; the second says that proofs of erasures stay."""
+
+
 # Looking for what is left
 
 
@@ -305,6 +336,11 @@ _NOT_OURS = (
     "the rows are dead but still on disk: only the owner of the tables can remove them; "
     "erase or optimize as that role"
 )
+_JOBS_NOT_OURS = (
+    "the table `orbiter_jobs` of a server may name it, and this role may not clean that table: "
+    "erase through the server"
+)
+_JOBS_RUN = "a server has not stopped a job of it yet; repeat the erasure"
 _STILL_SEEN = (
     "a transaction that began before may still see what was erased, so it is still on disk; "
     "repeat the erasure when it has ended"
@@ -329,17 +365,39 @@ class Scrubbing:
         self._read = read
 
     async def run(
-        self, wanted: dict[Any, str], probes: Probes, forget: Callable[[], Awaitable[None]]
+        self, target: ErasureTarget, probes: Probes, forget: Callable[[], Awaitable[None]]
     ) -> Erasure:
         """Clean the tables and look for *probes*; *forget* removes what is of nothing by now."""
+        wanted = target.names
         traces = probes.taken()
         await forget()
         try:
-            problems = await self._clean()
+            problems = [*await self._clean(), *await self._drop_jobs(target)]
         except self._driver.failures as exc:
             problems = [f"{self._driver.translate(exc)}; then repeat the erasure"]
         tables, left = await self._read(lambda: look(self._dialect, wanted, traces, probes.ids))
         return Erasure(tables=tables, probes=len(traces), problems=(*problems, *left))
+
+    async def _drop_jobs(self, target: ErasureTarget) -> list[str]:
+        """Have no server do anything for whom is erased, and keep no request and answer of it."""
+        there = await self._read(lambda: rows(JOBS))
+        if not there:
+            return []
+        table, is_ours = there[0]
+        if not is_ours:
+            return [_JOBS_NOT_OURS]
+        scope, until = json.dumps(target.wanted), monotonic() + PATIENCE
+        async with self._driver.lease(self._pool()) as connection:
+            while target.names:
+                await connection.execute(DROP_JOBS.format(table), scope)
+                if not await connection.fetch(STOP_JOBS.format(table), scope):
+                    break
+                if monotonic() > until:
+                    return [_JOBS_RUN]
+                await asyncio.sleep(PAUSE)
+            await connection.execute(DROP_ANSWERS.format(table), scope, not target.names)
+            await connection.execute(f"VACUUM (ANALYZE) {table}")
+        return []
 
     async def _clean(self) -> list[str]:
         names = [table.name for table in await self._read(tables)]

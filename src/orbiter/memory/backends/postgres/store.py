@@ -419,7 +419,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             while await self._together(lambda: orphan_rows.sweep(self._dialect)):
                 pass
 
-        return await scrubbing.run(target.names, probes, forget)
+        return await scrubbing.run(target, probes, forget)
 
     # Looking after the tables
 

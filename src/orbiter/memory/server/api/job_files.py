@@ -201,7 +201,7 @@ class JobFolder:
         """Write a new record; whoever has its `Idempotency-Key` already was asked before."""
         await self.write(record)
 
-    async def write(self, record: Record) -> bool:
+    async def write(self, record: Record, answer: object = None) -> bool:  # noqa: ARG002 - no file has it
         """Put a record in the place of the one before."""
         await asyncio.to_thread(self.files.write, record)
         return True

@@ -1,7 +1,7 @@
 """One job: what was asked, how far it is, and its record as JSON.
 
 The record of a job that has ended holds no word of a memory, unless the call is known to return
-none.
+none. A table has the answer beside it, where every erasure finds it.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ __all__ = [
     "Beat",
     "Job",
     "JobStore",
+    "QuotingAnswer",
     "Record",
     "dump_job",
     "encode_report",
@@ -38,6 +39,7 @@ __all__ = [
     "older_jobs",
     "principal_of_job",
     "problem_of_job",
+    "quoting_answer",
     "receive_job",
     "request_digest",
     "require_same",
@@ -145,6 +147,14 @@ class Beat(NamedTuple):
     """Whether another server has erased somebody since the last time."""
 
 
+class QuotingAnswer(NamedTuple):
+    """What a call returned or raised, as JSON, if that may hold words of memories."""
+
+    scope: dict[str, str]
+    """Whose; empty for everyone's."""
+    text: str
+
+
 class JobStore(Protocol):
     """Where the records of jobs are."""
 
@@ -157,8 +167,11 @@ class JobStore(Protocol):
     async def begin(self, record: Record) -> str | None:
         """Write a new record; return the id of another job with its `Idempotency-Key`, if any."""
 
-    async def write(self, record: Record) -> bool:
-        """Put a record in the place of the one before; tell whether the job is still ours."""
+    async def write(self, record: Record, answer: "QuotingAnswer | None" = None) -> bool:
+        """Put a record in the place of the one before; tell whether the job is still ours.
+
+        Only what `is_shared` keeps the answer.
+        """
 
     async def answer(self, job_id: str) -> None:
         """Note that the report of a job was sent."""
@@ -211,6 +224,14 @@ def dump_job(job: Job) -> dict[str, Any]:
     }
 
 
+def quoting_answer(job: Job) -> QuotingAnswer | None:
+    """Return what is no part of the record of a job that has ended; `None` if that has it all."""
+    if not job.is_finished or job.operation.has_safe_report:
+        return None
+    answer = job.report if job.problem is None else compact_json(job.problem).encode()
+    return None if answer is None else QuotingAnswer(job.scope, answer.decode())
+
+
 def _without_names(report: bytes | None) -> Any:
     """Return a report without whom it is about: no name of somebody who was erased is in a file."""
     loaded = None if report is None else json.loads(report)
@@ -236,9 +257,14 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
     if operation is None:
         return None
     try:
-        report, ended = record["report"], record["ended_at"]
+        report, ended, answer = record["report"], record["ended_at"], record.get("answer")
         is_known = ended is not None or record.get("is_alive", False)  # else it has to begin
-        has_report = record["state"] == "done" and operation.has_safe_report
+        report = compact_json(report).encode() if operation.has_safe_report else None
+        problem = record["problem"]
+        if answer is not None and problem is not None:
+            problem = json.loads(answer)
+        elif answer is not None:
+            report = answer.encode()
         return Job(
             operation,
             record["owner"],
@@ -254,8 +280,8 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
             total=record["progress"]["total"] or 0,
             created_at=datetime.fromisoformat(record["created_at"]),
             ended_at=None if ended is None else datetime.fromisoformat(ended),
-            report=compact_json(report).encode() if has_report else None,
-            problem=record["problem"],
+            report=report if record["state"] == "done" else None,
+            problem=problem,
             attempts=record["attempts"],
             is_answered=record.get("is_answered", False),
             saved=record.get("saved", {}),

@@ -1,15 +1,16 @@
 """Records of jobs in a table of a Postgres store, so that every server over it knows every job.
 
 A server has a lease on each job that it does, by the clock of the database, and renews it. What it
-leaves, another server goes on with. While a job is under way its row holds what it was asked; when
-it has ended, only what became of it, and no word of a memory.
+leaves, another server goes on with. A row that may hold words of somebody's memories has their
+`scope`, by which an erasure in any process finds it: that of a job under way, for what it was
+asked, and that of an `answer` which quotes them.
 """
 
 import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +19,14 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.backends.postgres.driver import SmallPool
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, UnsupportedError
-from orbiter.memory.server.api.job_record import Beat, Job, JobStore, Record, load_job
+from orbiter.memory.server.api.job_record import (
+    Beat,
+    Job,
+    JobStore,
+    QuotingAnswer,
+    Record,
+    load_job,
+)
 
 __all__ = ["JobTable"]
 
@@ -30,21 +38,13 @@ LEASE = timedelta(seconds=15)
 _LOOK = 0.25
 """Seconds between two looks whether another server has stopped a job."""
 
+_MAX_BYTES = 64 * 2**20
+"""Bytes of answers that are kept, those of all keys together: the newest."""
+
 _PATIENCE = 2.0
 """Seconds that a server which stops gives a database that may be away."""
 
-_LOCK = 7_310_578_224_417_913_218
-"""The advisory lock of whoever makes the table."""
-
-# Beside the memories, as another store may have one in a schema that the search path has, too.
-_HOME = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('memory_items'))"
-_IS_THERE = f"""
-SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('orbiter_jobs') AND relnamespace = {_HOME})
-"""  # noqa: E501, S608 - our own names
-_CREATE = f"""
-DO $make$ BEGIN
-PERFORM pg_advisory_xact_lock({_LOCK});
-PERFORM set_config('search_path', {_HOME}::regnamespace::text, true);
+_CREATE = """
 CREATE TABLE IF NOT EXISTS orbiter_jobs (
     id TEXT COLLATE "C" PRIMARY KEY,
     owner TEXT,
@@ -58,10 +58,11 @@ CREATE TABLE IF NOT EXISTS orbiter_jobs (
     is_stopped BOOLEAN NOT NULL DEFAULT false,
     is_answered BOOLEAN NOT NULL DEFAULT false,
     is_erasure BOOLEAN NOT NULL DEFAULT false,
-    record TEXT NOT NULL
+    record TEXT NOT NULL,
+    scope JSONB,
+    answer TEXT
 );
 REVOKE ALL ON orbiter_jobs FROM PUBLIC;
-END $make$
 """
 _MAY_USE = """
 SELECT has_table_privilege('orbiter_jobs', 'SELECT') AND has_table_privilege('orbiter_jobs', 'INSERT')
@@ -69,26 +70,27 @@ SELECT has_table_privilege('orbiter_jobs', 'SELECT') AND has_table_privilege('or
 """  # noqa: E501
 _COLUMNS = "record, state, done, total, server, is_answered, alive_until > clock_timestamp()"
 _BEGIN = """
-INSERT INTO orbiter_jobs (id, owner, once, server, alive_until, state, done, total, record)
-VALUES ($1, $2, NULLIF($3, ''), $4, clock_timestamp() + $5, $6, $7, $8, $9)
+INSERT INTO orbiter_jobs (id, owner, once, server, alive_until, state, done, total, scope, record)
+VALUES ($1, $2, NULLIF($3, ''), $4, clock_timestamp() + $5, $6, $7, $8, $9, $10)
 ON CONFLICT DO NOTHING
 """
 _SAME = "SELECT id FROM orbiter_jobs WHERE once = $1"
 _WRITE = """
 UPDATE orbiter_jobs SET alive_until = clock_timestamp() + $3, state = $4, done = $5, total = $6,
-    record = $7, ended_at = $8, is_erasure = $9
+    scope = $7, record = $8, ended_at = $9, is_erasure = $10,
+    answer = CASE WHEN NOT is_stopped THEN $11 END  -- it may be an erasure that has stopped it
 WHERE id = $1 AND server = $2 RETURNING id
 """
 # A job whose report was sent is known by its `Idempotency-Key` alone.
 _IS_KNOWN = "NOT (is_answered AND once IS NULL)"
-_READ = f"SELECT {_COLUMNS} FROM orbiter_jobs WHERE id = $1"  # noqa: S608
+_READ = f"SELECT {_COLUMNS}, answer FROM orbiter_jobs WHERE id = $1"  # noqa: S608
 _OF_OWNER = f"""
-SELECT {_COLUMNS} FROM orbiter_jobs
+SELECT {_COLUMNS}, CASE WHEN state = 'failed' THEN answer END FROM orbiter_jobs
 WHERE owner IS NOT DISTINCT FROM $1 AND id <> ALL ($2) AND {_IS_KNOWN}
 """  # noqa: S608
 _ANSWER = "UPDATE orbiter_jobs SET is_answered = true WHERE id = $1"
 _IS_LEFT = "ended_at IS NULL AND NOT is_stopped AND alive_until < clock_timestamp()"
-_LEFT = f"SELECT {_COLUMNS} FROM orbiter_jobs WHERE {_IS_LEFT} ORDER BY id"  # noqa: S608
+_LEFT = f"SELECT {_COLUMNS}, answer FROM orbiter_jobs WHERE {_IS_LEFT} ORDER BY id"  # noqa: S608
 _TAKE = f"""
 UPDATE orbiter_jobs SET server = $3, alive_until = clock_timestamp() + $4
 WHERE id = $1 AND server = $2 AND {_IS_LEFT} RETURNING id
@@ -123,6 +125,14 @@ DELETE FROM orbiter_jobs WHERE ended_at < $1 OR (is_answered AND NOT is_erasure 
         ) AS newest WHERE row_number > $3
     )
 """
+_PRUNE_ANSWERS = """
+UPDATE orbiter_jobs SET answer = NULL, scope = NULL WHERE id IN (
+    SELECT id FROM (
+        SELECT id, sum(octet_length(answer)) OVER (ORDER BY ended_at DESC, id DESC) AS bytes
+        FROM orbiter_jobs WHERE answer IS NOT NULL
+    ) AS newest WHERE bytes > $1
+)
+"""
 _LEAVE = "UPDATE orbiter_jobs SET alive_until = '-infinity' WHERE server = $1 AND ended_at IS NULL"
 
 
@@ -146,16 +156,12 @@ class JobTable:
         if isinstance(store, PostgresMemoryStore):
             self._pool = store.pool_beside("jobs")
         try:
-            if not (await self._run(_IS_THERE))[0][0]:
-                await self._run(_CREATE)
-            if not (await self._run(_IS_THERE))[0][0]:
-                reason = "another schema has an `orbiter_jobs` that the search path finds first"
-            elif (await self._run(_MAY_USE))[0][0]:
+            await self._small_pool().make_table("orbiter_jobs", _CREATE)
+            if (await self._run(_MAY_USE))[0][0]:
                 self._erasures = frozenset((await self._run(_NEWS, self._server))[0][1])
                 await self._adopt()
                 return self
-            else:
-                reason = "grant the role SELECT, INSERT, UPDATE and DELETE on `orbiter_jobs`"
+            reason = "grant the role SELECT, INSERT, UPDATE and DELETE on `orbiter_jobs`"
         except (MemoryConnectionError, asyncio.CancelledError):
             await self._end()  # not for good: so the server has to be started again
             raise
@@ -185,19 +191,22 @@ class JobTable:
         once, job_id = record["once"], record["id"]
         who = (job_id, record["owner"], once, self._server, LEASE)
         while True:
-            await self._run(_BEGIN, *who, *_progress(record), _dump(record))
+            await self._run(_BEGIN, *who, *_progress(record), *_texts(record, record.get("scope")))
             same = await self._run(_SAME, once) if once else [(job_id,)]
             if same:  # else it was removed a moment ago
                 return None if same[0][0] == job_id else str(same[0][0])
 
-    async def write(self, record: Record) -> bool:
+    async def write(self, record: Record, answer: QuotingAnswer | None = None) -> bool:
         """Put a record in the place of the one before; tell whether the job is still ours."""
         ended = None if record["ended_at"] is None else datetime.fromisoformat(record["ended_at"])
-        now = (*_progress(record), _dump(record), ended, record["is_proof"])
+        if answer is not None and len(answer.text) > _MAX_BYTES:
+            answer = None
+        scope, text = (record.get("scope"), None) if answer is None else answer
+        now = (*_progress(record), *_texts(record, scope), ended, record["is_proof"], text)
         kept = await self._run(_WRITE, record["id"], self._server, LEASE, *now)
         if record["is_proof"]:
             with suppress(MemoryError):  # the table is another's: its owner cleans it
-                await self._run("VACUUM orbiter_jobs")  # of whom the job was asked to erase
+                await self._run("VACUUM (ANALYZE) orbiter_jobs")  # of whom it was asked to erase
         return bool(kept)
 
     async def answer(self, job_id: str) -> None:
@@ -251,6 +260,7 @@ class JobTable:
     async def prune(self, *, oldest: datetime, answered: datetime, most: int) -> None:
         """Remove what ended before *oldest*, or *answered*, and of each key all but the newest."""
         await self._run(_PRUNE, oldest, answered, most)
+        await self._run(_PRUNE_ANSWERS, _MAX_BYTES)
 
     async def close(self) -> None:
         """Leave our jobs to others."""
@@ -264,9 +274,12 @@ class JobTable:
             await self._pool.close()
 
     async def _run(self, sql: str, *args: object) -> Sequence[Any]:
+        return await self._small_pool().run(sql, *args)
+
+    def _small_pool(self) -> SmallPool:
         if self._pool is None:
             raise UnsupportedError(f"`{self._memory.url}` has no table of jobs")
-        return await self._pool.run(sql, *args)
+        return self._pool
 
 
 def _progress(record: Record) -> tuple[str, int, int]:
@@ -278,15 +291,17 @@ def _row(job: Job) -> tuple[str, str, int, int]:
     return job.id, job.state, job.done, job.total
 
 
-def _dump(record: Record) -> str:
-    return json.dumps({"format": 1, **record})
+def _texts(record: Record, scope: Mapping[str, str] | None) -> tuple[str | None, str]:
+    dumped = json.dumps({"format": 1, **record})
+    return None if scope is None else json.dumps(scope), dumped
 
 
 def _record(row: Sequence[Any]) -> Record:
-    text, state, done, total, server, is_answered, is_alive = row
+    text, state, done, total, server, is_answered, is_alive, answer = row
     now = {"state": state, "progress": {"done": done, "total": total or None}, "server": server}
     with suppress(ValueError, RecursionError):
         record = json.loads(text)
         if isinstance(record, dict) and record.get("format") == 1:
-            return {**record, **now, "is_answered": is_answered, "is_alive": is_alive}
+            more = {"is_answered": is_answered, "is_alive": is_alive, "answer": answer}
+            return {**record, **now, **more}
     return now  # as one of another version, which is nobody's here

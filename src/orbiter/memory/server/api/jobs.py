@@ -29,6 +29,7 @@ from orbiter.memory.server.api.job_record import (
     older_jobs,
     principal_of_job,
     problem_of_job,
+    quoting_answer,
     receive_job,
     request_digest,
     require_same,
@@ -94,12 +95,10 @@ class Jobs:
         self._link.on("drop job", self._drop_for_other)
         self._link.on("erased", self._hear_erased)
         self._link.on("resume", lambda _: self.resume())
-        self._kept = timedelta(seconds=kept)
-        self._read_only = read_only
+        self._kept, self._read_only = timedelta(seconds=kept), read_only
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._once: dict[str, str] = {}
-        """The jobs that were asked for with an `Idempotency-Key`, by its digest."""
+        self._once: dict[str, str] = {}  # jobs by the digest of their `Idempotency-Key`
         self._steps: set[asyncio.Task[Any]] = set()  # which `_to_end` ends
         self._pruned = datetime.min.replace(tzinfo=UTC)
         self.after_erasure: list[Callable[[], Awaitable[None]]] = []  # whoever else keeps something
@@ -227,6 +226,7 @@ class Jobs:
                         self._lose(job)
                 if news.has_left:
                     await self.resume()
+                await self._prune()
             except (MemoryError, OSError) as exc:  # a store that is away is asked again
                 _LOG.debug("what other servers do is not known: %s", exc)
             except Exception as exc:  # noqa: BLE001 - without a beat, all jobs go to the others
@@ -286,7 +286,8 @@ class Jobs:
         job.by, job.arguments, job.saved = None, {}, {}
         older = self._forget_older(job.owner)
         try:
-            await self._write(job)
+            if await self._write(job) and self._beating and may_quote(job, job.scope):
+                self._forget(job)  # the table has its words, where every erasure finds them
         except MemoryError as exc:  # it is done all the same; a restart would do it again
             _LOG.error("a job has ended, and that cannot be written: %s", exc)
         job.note()
@@ -301,9 +302,8 @@ class Jobs:
         known = {**others, **self._jobs}
         jobs = [job for job in known.values() if job.owner == principal.key_id]
         if self._store is not None:
-            records = await self._store.of_owner(principal.key_id, but=known.keys())
-            more = [job for job in map(load_job, records) if job is not None]
-            jobs += [job for job in more if not self._is_old(job)]
+            more = map(load_job, await self._store.of_owner(principal.key_id, but=known.keys()))
+            jobs += [job for job in more if job is not None and not self._is_old(job)]
         older = {job.id for job in older_jobs(jobs, most=_MAX_ENDED)}
         kept = [job for job in jobs if job.id not in older]
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
@@ -410,8 +410,8 @@ class Jobs:
         job.is_answered = True
         if not job.once:
             self._forget(job)
-        job.is_dropped = True
         if self._store is not None:
+            job.is_dropped = not self._store.is_shared  # a table has yet to know how it ended
             async with job.disk:
                 await self._to_end(self._store.answer(job.id))
 
@@ -453,7 +453,7 @@ class Jobs:
         async with job.disk:
             if self._store is None or job.is_dropped:
                 return True
-            return await self._store.write(dump_job(job))
+            return await self._store.write(dump_job(job), quoting_answer(job))
 
     async def _remove(self, job: Job) -> None:
         job.is_dropped = True

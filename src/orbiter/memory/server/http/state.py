@@ -30,15 +30,12 @@ __all__ = ["ServerState", "principal_of", "state_of"]
 _LOG = logging.getLogger(__name__)
 
 _PAGES = "page tokens"
-_MAKE = """
-DO $make$ BEGIN
-PERFORM pg_advisory_xact_lock(7310578224417913219);
+_CREATE = """
 CREATE TABLE IF NOT EXISTS orbiter_secrets (
     name TEXT COLLATE "C" PRIMARY KEY,
     secret BYTEA NOT NULL CHECK (length(secret) = 32)
 );
 REVOKE ALL ON orbiter_secrets FROM PUBLIC;
-END $make$
 """
 _PUT = """
 INSERT INTO orbiter_secrets (name, secret) SELECT $1, $2
@@ -92,8 +89,7 @@ class ServerState:
         if pool is None:
             return
         try:
-            if not (await pool.run("SELECT to_regclass('orbiter_secrets') IS NOT NULL"))[0][0]:
-                await pool.run(_MAKE)
+            await pool.make_table("orbiter_secrets", _CREATE)
             await pool.run(_PUT, _PAGES, secrets.token_bytes(32))
             self.link.secret = (await pool.run(_GET, _PAGES))[0][0]
         except MemoryError as exc:
