@@ -40,12 +40,20 @@ def ask_script(ann: sync.ScopedMemory, text: str) -> str:
     return "You have not told me yet."
 
 
+def next_line() -> str:
+    try:
+        return input("> ").strip()
+    except EOFError:  # Ctrl-D
+        print()
+        return ""
+
+
 def main() -> None:
     file = Path(__file__).with_suffix(".db")
     with sync.AgentMemory(os.environ.get("ORBITER_MEMORY_URL", file)) as memory:
         ann = memory.scope(user_id="ann")
         chat = ann.chat(uuid.uuid4().hex)
-        while text := input("> ").strip():
+        while text := next_line():
             chat.add(text)
             reply = ask_model(chat) if HAS_MODEL else ask_script(ann, text)
             chat.add({"role": "assistant", "content": reply})

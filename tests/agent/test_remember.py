@@ -15,7 +15,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import Given, ScopedMemory
 from orbiter.memory.agent.inputs import derived_id
-from orbiter.memory.errors import AccessError
+from orbiter.memory.errors import AccessError, InvalidItemError
 
 Open = Callable[..., AgentMemory]
 
@@ -407,6 +407,31 @@ async def test_what_cannot_be_remembered_is_refused_with_a_reason(
         await plain.remember(what)  # type: ignore[arg-type]  # wrong on purpose
 
     assert (await plain.stats()).items == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [("a\0b", "remove it"), ("a\ud800b", "decode the text"), ("x" * (2**20 + 1), "split it")],
+)
+async def test_a_text_that_no_store_keeps_is_refused_in_one_line(
+    plain: ScopedMemory, text: str, way: str
+) -> None:
+    kept = await plain.remember("tea")
+    calls = [
+        plain.remember(text),
+        plain.remember_many(["coffee", text]),
+        plain.chat("c").add(text),
+        plain.update(kept.id, text),
+    ]
+    for call in calls:
+        with pytest.raises(
+            InvalidItemError, match=f"^the text `.+` cannot be stored: .*{way}"
+        ) as refusal:
+            await call
+        assert len(str(refusal.value).splitlines()) == 1
+        assert len(str(refusal.value)) < 200
+
+    assert [item.content for item in await plain.list()] == ["tea"]
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,15 @@ def test_recall_needs_no_question_for_the_newest_and_names_a_tag_that_is_near(cl
     assert "did you mean `family`?" in misspelt.stderr
 
 
+def test_a_type_that_is_none_is_named_where_nothing_is_found(cli: Cli) -> None:
+    cli.remember("Mia is my niece")
+
+    said = [cli(*asked, "--type", "note").stderr for asked in (["recall", "Mia"], ["list"])]
+
+    assert all("unknown type `note`; use `item` for notes, or `ai`" in each for each in said)
+    assert cli.json("recall", "Mia", "--type", "item")["hits"]
+
+
 def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:
     cli.remember("The door code is 4711")
     cli.remember("The garden door is green")

@@ -118,6 +118,12 @@ def test_the_chat_bot_remembers_across_runs(tmp_path: Path) -> None:
     assert again == f"> You told me: {TEA}\n> "
 
 
+def test_the_chat_bot_ends_where_its_input_does(tmp_path: Path) -> None:
+    assert (
+        run("chat_bot.py", env=environment(tmp_path), said=TEA) == "> I will remember that.\n> \n"
+    )
+
+
 def test_the_chat_bot_asks_a_model(tmp_path: Path, model: HTTPServer) -> None:
     env = environment(tmp_path, model)
     run("chat_bot.py", env=env, said=f"{TEA}\n\n")

@@ -109,6 +109,22 @@ async def test_what_was_forgotten_or_changed_since_can_be_added_again(
     assert {item.content for item in await alice.list()} == {"likes coffee", "likes tea"}
 
 
+async def test_a_type_that_is_none_is_refused_with_those_there_are(
+    connect: Connect, era: str
+) -> None:
+    async with connect(mode=era) as client:
+        await call(client, "memory_add", texts=["Ann drinks green tea"])
+        wrong = [
+            await client.call_tool("memory_search", {"query": "tea", "type": "note"}),
+            await client.call_tool("memory_list", {"type": "note"}),
+        ]
+        none = await call(client, "memory_search", query="tea", type="summary")
+
+    assert all(each.is_error for each in wrong)
+    assert all("unknown type `note`; use `item` for notes" in text_of(each) for each in wrong)
+    assert none["results"] == []
+
+
 async def test_a_search_is_narrowed_by_type_tags_and_time(
     connect: Connect, alice: ScopedMemory
 ) -> None:

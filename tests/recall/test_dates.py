@@ -7,15 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
+from orbiter.memory import MemoryItem
 from orbiter.memory.recall import _date_phrases
 from orbiter.memory.recall._date_phrases import has_time, named_day, offsets, spans
 from orbiter.memory.recall._dates import FIRST, Offset, Span, closeness
+from orbiter.memory.recall._query_analysis import read
+from orbiter.memory.recall._relevance import measures_of_text
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
 
 def _days_ago(days: float) -> datetime:
     return NOW - timedelta(days=days)
+
+
+LAST_WEEKEND = Span(
+    start=datetime(2024, 6, 7, tzinfo=UTC),
+    end=NOW,
+    core=(datetime(2024, 6, 8, tzinfo=UTC), datetime(2024, 6, 10, tzinfo=UTC)),
+)
 
 
 def _from_to(first: tuple[int, int, int], end: tuple[int, int, int]) -> Span:
@@ -153,7 +163,7 @@ def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> No
         ("since 29 February", (_since(2024, 2, 29),)),
         ("since last summer", (_since(2023, 6, 1),)),
         ("since the summer", (_since(2024, 6, 1),)),
-        ("last weekend before March 2024", (Span(2024, 3), Span(start=_days_ago(14), end=NOW))),
+        ("last weekend before March 2024", (Span(2024, 3), LAST_WEEKEND)),
         ("last Friday, on 23 January 2022", (Span(2022, 1, 21), Span(2022, 1, 23))),
         ("after 5 May 2024", (_since(2024, 5, 6),)),
         ("after May 2024", (_since(2024, 6, 1),)),
@@ -208,6 +218,120 @@ def test_a_time_may_reach_from_one_to_another(text: str, expected: tuple[Span, .
 )
 def test_a_time_is_named_as_people_name_it(text: str, expected: Span) -> None:
     assert spans(f"What did I do {text}?", now=NOW) == (expected,)
+
+
+THURSDAY = datetime(2026, 11, 19, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("What did I do last weekend?", 14, 15),
+        ("What did I do this weekend?", 14, 15),
+        ("What did I do at the weekend?", 14, 15),
+        ("What did I do over the weekend?", 14, 15),
+        ("What did I do yesterday?", 18, 18),
+        ("What did I do the day before yesterday?", 17, 17),
+        ("What did I do in the last three days?", 16, 19),
+        ("What happened in the past seven days?", 12, 19),
+        ("Was habe ich letztes Wochenende gemacht?", 14, 15),
+        ("Was habe ich am Wochenende gemacht?", 14, 15),
+        ("Qu'est-ce que j'ai fait le week-end dernier ?", 14, 15),
+        ("Qu'est-ce que j'ai fait ce week-end ?", 14, 15),
+        ("¿Qué hice el fin de semana pasado?", 14, 15),
+        ("Cosa ho fatto lo scorso fine settimana?", 14, 15),
+        ("Wat heb ik vorig weekend gedaan?", 14, 15),
+        ("Что я делал на прошлых выходных?", 14, 15),
+        ("先週末は何をしましたか？", 14, 15),
+        ("上周末我做了什么？", 14, 15),
+        ("Was habe ich vorgestern gemacht?", 17, 17),
+        ("Qu'ai-je fait avant-hier ?", 17, 17),
+        ("¿Qué hice anteayer?", 17, 17),
+        ("¿Qué hice antes de ayer?", 17, 17),
+        ("Cosa ho fatto l'altro ieri?", 17, 17),
+        ("O que fiz anteontem?", 17, 17),
+        ("Wat heb ik eergisteren gedaan?", 17, 17),
+        ("Что я делал позавчера?", 17, 17),
+        ("一昨日は何をしましたか？", 17, 17),
+        ("前天我做了什么？", 17, 17),
+        ("Was habe ich heute gemacht?", 19, 19),
+    ],
+)
+def test_what_is_of_the_very_time_is_more_relevant_than_what_is_near(
+    text: str, first: int, last: int
+) -> None:
+    question = read(text, now=THURSDAY)
+    notes = [
+        MemoryItem(content="x", created_at=datetime(2026, 11, day, 12, tzinfo=UTC))
+        for day in range(1, 20)
+    ]
+
+    relevant = {
+        note.created_at.day: measures_of_text(question, note)["only_time"] for note in notes
+    }
+
+    assert [day for day, share in relevant.items() if share == 0.5] == [*range(first, last + 1)]
+    assert all(share in (0, 0.3, 0.5) for share in relevant.values())
+
+
+@pytest.mark.parametrize(
+    ("day", "text", "saturday"),
+    [
+        (14, "last weekend", 7),
+        (14, "this weekend", 14),
+        (15, "at the weekend", 14),
+        (16, "last weekend", 14),
+        (20, "over the weekend", 14),
+    ],
+)
+def test_a_weekend_is_the_last_one_that_has_begun(day: int, text: str, saturday: int) -> None:
+    now = datetime(2026, 11, day, 9, tzinfo=UTC)
+
+    (asked,) = spans(f"What did I do {text}?", now=now)
+
+    assert str(asked) == f"{saturday} November 2026 to {saturday + 1} November 2026"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do I do at the weekend?",
+        "Was mache ich am Wochenende?",
+        "Was ist am Wochenende los?",
+        "What did I do on the weekend of the fair?",
+    ],
+)
+def test_a_weekend_that_is_not_over_or_another_is_no_time(text: str) -> None:
+    assert spans(text, now=THURSDAY) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("next year", Span(2025)),
+        ("next month", Span(2024, 7)),
+        ("next week", _from_to((2024, 6, 17), (2024, 6, 24))),
+    ],
+)
+def test_what_comes_next_is_a_time(text: str, expected: Span) -> None:
+    assert spans(f"Where will I be {text}?", now=NOW) == (expected,)
+
+
+def test_the_month_after_december_is_of_the_next_year() -> None:
+    assert spans("next month", now=NOW.replace(month=12)) == (Span(2025, 1),)
+
+
+def test_a_time_is_written_without_the_days_around_it() -> None:
+    texts = ("yesterday", "today", "last week", "in the last three days", "since 3 May")
+    written = [str(spans(f"What did I do {text}?", now=THURSDAY)[0]) for text in texts]
+
+    assert written == [
+        "18 November 2026",
+        "19 November 2026",
+        "9 November 2026 to 15 November 2026",
+        "16 November 2026 to 19 November 2026",
+        "3 May 2026 to 19 November 2026",
+    ]
 
 
 def test_what_may_be_a_day_or_a_month_is_both() -> None:
@@ -369,6 +493,8 @@ PIECES = st.sampled_from(
         "29 february",
         "1 january 0001",
         "this weekend",
+        "next month",
+        "next year",
         "from",
         "to",
         "between",
@@ -523,6 +649,8 @@ _NEEDS = [
     (_date_phrases._OFFSET, _date_phrases._SIDES),
     (_date_phrases._PAST, _date_phrases._ENDS),
     (_date_phrases._AGO, ("ago",)),
+    (_date_phrases._NEXT, ("next",)),
+    (_date_phrases._WEEKEND, ("weekend",)),
     (_date_phrases._WEEKDAY, ("day",)),
     *((form, tuple("0123456789")) for form in (*_date_phrases._NUMERIC, _date_phrases._YEAR)),
 ]

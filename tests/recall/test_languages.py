@@ -178,6 +178,16 @@ async def test_a_fact_under_an_english_key_is_found_in_each_language(question: s
     assert found[0].relevance > 0.3
 
 
+@pytest.mark.parametrize("key", ["home_city", "home.city", "home-city", "user.home_city"])
+@pytest.mark.parametrize("question", ["Where do I live?", "Wo wohne ich?"])
+async def test_words_of_a_key_may_be_apart_by_any_mark(key: str, question: str) -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add(FactMemory(key=key, value="Lisbon", metadata=ANN))
+        [hit] = await recall(store, question, scope=ANN, mode="words")
+
+    assert hit.relevance > 0.4
+
+
 async def test_a_number_with_decimals_is_one_word_in_every_store(opened: Opening) -> None:
     texts = ["I weigh 81.7 kilos", "Room 81 has 7 beds", "7 to 81", "It costs 1,250 euros"]
     async with opened() as store:

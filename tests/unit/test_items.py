@@ -466,11 +466,11 @@ def test_an_item_of_a_text_is_what_its_class_makes_of_it(
 
 @pytest.mark.parametrize("text", ["\ud800", "a\0b", "x" * (2**20 + 1)])
 def test_an_item_of_a_text_that_no_store_keeps_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError) as quick:
+    with pytest.raises(InvalidItemError) as quick:
         item_of_text(MemoryItem, text, MemoryMetadata())
     with pytest.raises(ValidationError) as made:
         MemoryItem(content=text)
-    assert str(quick.value) == str(made.value)
+    assert str(quick.value).partition(": ")[2] in str(made.value)
 
 
 _IDS = {"user_id": "ann", "session_id": None, "task_id": "", "agent_id": "x" * 1024}

@@ -95,7 +95,7 @@ class StatusError(MemoryError, ValueError):
 
 
 class InvalidItemError(MemoryError, ValueError):
-    """An item was changed into something no store may hold; nothing was stored."""
+    """An item or a text is something no store may hold; nothing was stored."""
 
 
 class ItemTypeError(MemoryError, TypeError):

@@ -23,7 +23,7 @@ from orbiter.memory.agent.inputs import (
 from orbiter.memory.agent.keywords import Time
 from orbiter.memory.agent.runtime import Store, keeps_versions, must_find, versioned
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import check_content, copy_item
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.tasks.progress import advance
@@ -113,6 +113,7 @@ def edit_of(
             _check_is_free(item)
         if content is not None:
             check_text(content, may_be_blank=item.memory_type == "file")
+            check_content(type(item), content)
             item.content = content
         if new:
             item.metadata = within(scope, item.metadata, new)

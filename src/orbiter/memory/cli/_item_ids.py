@@ -240,11 +240,18 @@ def note_replaced(run: CommandContext, *questions: str) -> None:
         )
 
 
-async def note_nothing(run: CommandContext, memory: "AgentMemory", text: str) -> None:
+async def note_nothing(
+    run: CommandContext, memory: "AgentMemory", text: str, *, kind: str | None = None
+) -> None:
     """Say that nothing was found; of a user without memories, what there is, or who is meant.
 
-    *text* is what is said of all others, if someone is watching.
+    *text* is what is said of all others, if someone is watching. A *kind* that is none is named.
     """
+    from orbiter.memory.model.serialization import unknown_kind  # noqa: PLC0415 - few need it
+
+    if wrong := unknown_kind(kind):
+        say(wrong, kind="note")
+        return
     name = (run.target.scope() or {}).get("user_id")
     items, entries = (1, 0) if name is None else await counts_of_user(memory, name)
     if name is not None and not items and entries:

@@ -62,7 +62,7 @@ Where = Annotated[
     ),
 ]
 Kind = Annotated[
-    str | None, typer.Option("--type", help="Only this kind: item, human, ai, tool, system, …")
+    str | None, typer.Option("--type", help="Only this kind: item (a note), human, ai, fact, …")
 ]
 Tagged = Annotated[
     list[str] | None,

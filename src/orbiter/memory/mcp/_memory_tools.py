@@ -22,6 +22,7 @@ from orbiter.memory.mcp._rendering import (
 from orbiter.memory.mcp._sdk import Context
 from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
+from orbiter.memory.model.serialization import unknown_kind
 from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ Spread = Annotated[
     bool | None, Field(description="cover a matter over time, oldest first; else as asked")
 ]
 # Plain texts with no default but "": the SDK reads a text that may be `null` as JSON first.
-Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
+Kind = Annotated[str, Field(description="item (a note), human, ai, tool, fact, summary")]
 MinRelevance = Annotated[
     float | None, Field(ge=0, le=1, description="probability that a memory answers")
 ]
@@ -239,6 +240,7 @@ class MemoryTools:
             numbers = {"score": round(hit.score, 3), "relevance": round(hit.relevance, 3)}
             hits.append(Hit(**fields, **numbers, **reasons))
         if not hits:
+            _check_kind(type)
             return answer(Hits(results=[]), _nothing_answers(recalled))
         entries = [
             entry_of(each.item, text=f"{hit.text} ({hit.why})")
@@ -317,6 +319,7 @@ class MemoryTools:
         max_chars = share(len(page))
         listed = [to_memory(item, most=max_chars) for item in page]
         if not listed:
+            _check_kind(type)
             return answer(Listed(memories=[]), "there are no memories here")
         entries = [entry_of(item, text=one.text) for item, one in zip(page, listed, strict=True)]
         more = f"\nmore: cursor {page.next}" if page.next else ""
@@ -394,6 +397,12 @@ class MemoryTools:
             Deleted(id=id, restore=way, repeats=repeats),
             f"forgotten; a person brings it back with `{way}`{said}",
         )
+
+
+def _check_kind(kind: str) -> None:
+    """Refuse a type where nothing is of it, if it is no type: a store may have types of its own."""
+    if wrong := unknown_kind(kind or None):
+        raise QueryError(wrong)
 
 
 def _check_all(handle: "ScopedMemory", texts: list[str], more: dict[str, object]) -> None:

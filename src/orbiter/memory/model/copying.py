@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
+from orbiter.memory.model.display import shortened
 from orbiter.memory.model.items import (
     MAX_NATIVE,
     MAX_SCOPE_ID,
@@ -26,6 +27,7 @@ from orbiter.memory.model.validation import check_json, check_text
 
 __all__ = [
     "SLOT_SETTERS",
+    "check_content",
     "copy_item",
     "copy_items",
     "copy_metadata",
@@ -77,15 +79,21 @@ _Plain = TypeVar("_Plain", MemoryItem, HumanMemory, SystemMemory)
 def item_of_text(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> _Plain:
     """Return `kind(content=…, metadata=…)`, some five times faster: it checks only the text.
 
-    *metadata* must have been checked, and is the item's own from now on.
+    *metadata* must have been checked, and is the item's own from now on. A text that no store
+    keeps is an `InvalidItemError`.
     """
-    try:
-        is_plain = type(content) is str and check_text(content, max_bytes=kind.max_content_bytes)
-    except ValueError:
-        is_plain = False
-    if not is_plain:
+    if type(content) is not str:
         return kind(content=content, metadata=metadata)  # which says what is wrong with it
+    check_content(kind, content)
     return unchecked_item(kind, content, metadata)
+
+
+def check_content(kind: type[MemoryItem], content: str) -> None:
+    """Raise `InvalidItemError`, in one line, for a text that no store keeps."""
+    try:
+        check_text(content, max_bytes=kind.max_content_bytes)
+    except ValueError as exc:
+        raise InvalidItemError(f"the text `{shortened(content)}` cannot be stored: {exc}") from None
 
 
 def unchecked_item(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> _Plain:

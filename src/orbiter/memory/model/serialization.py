@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationErr
 from orbiter.memory.model.items import MemoryItem, _iso, _registry
 from orbiter.memory.model.validation import to_utc
 
-__all__ = ["dump_item", "kind_of", "load_item"]
+__all__ = ["dump_item", "kind_of", "load_item", "unknown_kind"]
 
 _HOMES = {
     "extraction": "orbiter.memory.model.derived",
@@ -64,6 +64,15 @@ def kind_of(name: str) -> type[MemoryItem]:
     if name not in _registry:
         import_module(_HOMES[name])
     return _registry[name]
+
+
+def unknown_kind(name: str | None) -> str | None:
+    """Return what is wrong with a kind where nothing is of it; `None` if there is such a kind."""
+    kinds = {*_registry, *_HOMES} - {"extraction"}
+    if name is None or name in kinds:
+        return None
+    others = "`, `".join(sorted(kinds - {"item"}))
+    return f"unknown type `{name[:80]}`; use `item` for notes, or `{others}`"
 
 
 def load_item(record: Mapping[str, Any]) -> MemoryItem:

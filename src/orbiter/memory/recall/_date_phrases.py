@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall import _foreign_times
-from orbiter.memory.recall._dates import FIRST, MONTHS, Offset, Span, shifted
+from orbiter.memory.recall._dates import (
+    FIRST,
+    MONTHS,
+    Offset,
+    Span,
+    coming,
+    is_real,
+    midnight,
+    shifted,
+    three_months,
+    weekend,
+)
 from orbiter.memory.tasks.offload import search
 
 __all__ = ["has_time", "named_day", "offsets", "spans"]
@@ -89,6 +100,10 @@ _PAST = lazy_pattern(
     r"\b(?P<which>last|past|previous|this)\s+"
     rf"(?:(?P<count>\d{{1,3}}|couple of|few|{'|'.join(_NUMBERS)})\s+)?"
     r"(?P<unit>day|week|month|year|weekend)s?\b(?!\s+of\b)"
+)
+_NEXT = lazy_pattern(r"\bnext\s+(?P<unit>week|month|year)\b")
+_WEEKEND = lazy_pattern(
+    r"\b(?:at|on|over|during)\s+(?:the\s+)?weekend\b(?!\s+(?:of|before|after|following|prior)\b)"
 )
 _COUNT = rf"\d{{1,3}}|a couple of|a few|{'|'.join(_NUMBERS)}"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -170,12 +185,12 @@ def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
     if not mentions and any(map(str.isdigit, lowered)):
         years = _YEAR.finditer(lowered)
         mentions = [_Mention(*year.span("year"), Span(int(year["year"]))) for year in years]
-    mentions = [mention for mention in mentions if _is_real(mention.span)]
+    mentions = [mention for mention in mentions if is_real(mention.span)]
     dates = {mention.span for mention in mentions}
     # "Last week, as mentioned on 6 November 2023" is the week before that day.
     days = {span for span in dates if span.year and span.month and span.day and not span.last}
     base = now if len(days) != 1 else _noon(next(iter(days)), now)
-    mentions += [each for each in _weekdays(lowered, base) if _is_real(each.span)]
+    mentions += [each for each in _weekdays(lowered, base) if is_real(each.span)]
     offset_matches = list(_offset_matches(lowered))
     mentions.sort(key=itemgetter(0, 1))
     times = _joined(lowered, mentions, offset_matches, now)
@@ -186,7 +201,7 @@ def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
             continue
         if base_day := named_day(anchor, now=now):
             times.append(_offset(offset).from_day(base_day))
-    return tuple(span for span in dict.fromkeys(times) if _is_real(span))
+    return tuple(span for span in dict.fromkeys(times) if is_real(span))
 
 
 def _has_any(text: str, words: Iterable[str]) -> bool:
@@ -237,9 +252,9 @@ def _named_times(lowered: str, now: datetime) -> Iterator[_Mention]:
     for match in _QUARTER.finditer(lowered) if _has_any(lowered, (*_SEASONS, *_QUARTERS)) else ():
         month = (_SEASONS | _QUARTERS)[match["name"]]
         first = Span(int(match["year"]) if match["year"] else None, month).latest(now)
-        span = _three_months(first)
+        span = three_months(first)
         if match["lead"] == "last" and span.end and span.end > now and first.year:
-            span = _three_months(first._replace(year=first.year - 1))
+            span = three_months(first._replace(year=first.year - 1))
         yield _Mention(match.start("name"), match.end(), span)
     if _HAPPENED.search(lowered) is None:
         return
@@ -253,17 +268,9 @@ def _named_times(lowered: str, now: datetime) -> Iterator[_Mention]:
         then = shifted(now.replace(day=1), -1) if day > now.day else now
         yield _Mention(*match.span("day"), Span(then.year, then.month, day))
     for match in _TODAY.finditer(lowered):
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        yield _Mention(*match.span(), Span(start=midnight, end=shifted(midnight, 1)))
-
-
-def _three_months(first: Span) -> Span:
-    """Return the season or quarter that begins with a month; what is no month, as it is."""
-    if not _is_real(first) or first.year is None or first.month is None:
-        return first
-    year, month = divmod(12 * first.year + first.month + 1, 12)
-    last = Span(year, month + 1)
-    return Span(start=first.whole()[0], end=last.whole()[1]) if _is_real(last) else first
+        yield _Mention(*match.span(), Span(start=midnight(now), end=shifted(midnight(now), 1)))
+    for match in _WEEKEND.finditer(lowered) if "weekend" in lowered else ():
+        yield _Mention(*match.span(), weekend(now, is_over=False))
 
 
 def _weekdays(lowered: str, now: datetime) -> Iterator[_Mention]:
@@ -435,6 +442,8 @@ def _relative(lowered: str, now: datetime) -> list[Span]:
         times += [_from(now, _counted(each["count"]), _UNITS[each["unit"]]) for each in agos]
     if _has_any(lowered, _ENDS):
         times += [_past(match, now) for match in _PAST.finditer(lowered) if not _is_days(match)]
+    if "next" in lowered:
+        times += [coming(match["unit"], now) for match in _NEXT.finditer(lowered)]
     if "yesterday" in lowered and (match := re.search(r"\byesterday\b", lowered)):
         is_before = lowered[: match.start()].endswith("the day before ")
         times.append(_from(now, 2 if is_before else 1, 1.0))
@@ -449,39 +458,35 @@ def _is_days(week: re.Match[str]) -> bool:
 
 def _past(match: re.Match[str], now: datetime) -> Span:
     """Return what "last week", "this year" or "the past three days" means."""
-    days = _UNITS.get(match["unit"], 7.0)
+    which = "last" if match["which"] == "previous" else match["which"]
+    days, today = _UNITS.get(match["unit"], 7.0), midnight(now)
     if match["count"] is not None:
-        return Span(start=shifted(now, -(_counted(match["count"]) + 1) * days), end=now)
-    if match["which"] in ("last", "previous") and match["unit"] == "year":
+        count = _counted(match["count"])
+        core = (shifted(today, -count * days), shifted(today, 1))
+        return Span(start=shifted(now, -(count + 1) * days), end=now, core=core)
+    if which == "last" and match["unit"] == "year":
         return Span(max(1, now.year - 1))
-    if match["which"] in ("last", "previous") and match["unit"] == "month":
+    if which == "last" and match["unit"] == "month":
         before = shifted(now.replace(day=1), -1)
         return Span(before.year, before.month)
+    if match["unit"] == "weekend":
+        return weekend(now, is_over=which == "last")
     # Last week may be the last seven days, or the week before this one.
-    times = 2 if match["which"] in ("last", "previous") else 1
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    core = None
-    if match["unit"] == "week":
-        monday = shifted(midnight, -midnight.weekday())
-        core = (shifted(monday, -7), monday) if times == 2 else (monday, shifted(monday, 7))
-    return Span(start=shifted(now, -times * days), end=now, core=core)
+    times = 2 if which == "last" else 1
+    around = Span(start=shifted(now, -times * days), end=now)
+    if match["unit"] != "week":
+        return around
+    monday = shifted(today, -now.weekday())
+    core = (shifted(monday, -7), monday) if times == 2 else (monday, shifted(monday, 7))
+    return around._replace(core=core)
 
 
 def _from(now: datetime, count: int, days: float) -> Span:
     # "Two weeks ago" is seldom meant to the day.
     middle, slack = shifted(now, -count * days), max(1.0, days / 2)
-    day = middle.replace(hour=0, minute=0, second=0, microsecond=0)
+    day = midnight(middle)
     core = (day, shifted(day, 1)) if days <= 1 else None
     return Span(start=shifted(middle, -slack), end=shifted(middle, slack), core=core)
-
-
-def _is_real(span: Span) -> bool:
-    try:
-        span.bounds()
-        datetime(span.year or 2024, span.month or 1, span.day or 1, tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return False
-    return True
 
 
 def has_time(text: str) -> bool:

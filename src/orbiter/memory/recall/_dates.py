@@ -10,7 +10,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-__all__ = ["FIRST", "MONTHS", "Offset", "Span", "closeness", "is_within", "shifted"]
+__all__ = [
+    "FIRST",
+    "MONTHS",
+    "Offset",
+    "Span",
+    "closeness",
+    "coming",
+    "is_real",
+    "is_within",
+    "midnight",
+    "shifted",
+    "three_months",
+    "weekend",
+]
 
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -35,8 +48,11 @@ class Span(NamedTuple):
     def __str__(self) -> str:
         """Return it as a person writes it: `8 May 2023`, `May`, `1 June 2024 to 15 June 2024`."""
         if self.start is not None and self.end is not None:
-            since = "" if self.start == FIRST else f"{_written(self.start)} "
-            return f"{since}{'to' if since else 'before'} {_written(self.end)}"
+            begin, end = self.core or (self.start, self.end)
+            if begin == FIRST:
+                return f"before {_written(end)}"
+            first, last = _written(begin), _written(max(begin, shifted(end, -_MOMENT)))
+            return first if first == last else f"{first} to {last}"
         month = None if self.month is None else MONTHS[self.month - 1].capitalize()
         day = str(self.day or "")
         if self.month is not None and self.last is not None:
@@ -102,6 +118,8 @@ class Offset(NamedTuple):
         )
 
 
+_MOMENT = 1e-9
+"""In days: the day on which a time ends that is over at midnight is the one before."""
 _DAYS_AFTER = 8.0
 """Days within which people speak of what happened."""
 
@@ -112,6 +130,50 @@ def shifted(moment: datetime, days: float) -> datetime:
         return moment + timedelta(days=days)
     except OverflowError:
         return FIRST if days < 0 else _LAST
+
+
+def midnight(moment: datetime) -> datetime:
+    """Return when the day of a moment begins."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def weekend(now: datetime, *, is_over: bool) -> Span:
+    """Return the last weekend that has begun by *now*, or only one that is over."""
+    monday = shifted(midnight(now), -now.weekday())
+    end = shifted(monday, 7) if now.weekday() >= _SATURDAY and not is_over else monday
+    return Span(start=shifted(end, -3), end=now, core=(shifted(end, -2), end))
+
+
+def coming(unit: str, now: datetime) -> Span:
+    """Return the next week, month or year of the calendar."""
+    if unit == "year":
+        return Span(now.year + 1)
+    if unit == "month":
+        return Span(now.year + now.month // 12, now.month % 12 + 1)
+    monday = shifted(midnight(now), 7 - now.weekday())
+    return Span(start=monday, end=shifted(monday, 7))
+
+
+_SATURDAY = 5
+
+
+def is_real(span: Span) -> bool:
+    """Tell whether there is such a time: there is no 31 February."""
+    try:
+        span.bounds()
+        datetime(span.year or 2024, span.month or 1, span.day or 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def three_months(first: Span) -> Span:
+    """Return the season or quarter that begins with a month; what is no month, as it is."""
+    if not is_real(first) or first.year is None or first.month is None:
+        return first
+    year, month = divmod(12 * first.year + first.month + 1, 12)
+    last = Span(year, month + 1)
+    return Span(start=first.whole()[0], end=last.whole()[1]) if is_real(last) else first
 
 
 def closeness(moment: datetime, times: Sequence[Span]) -> float:

@@ -10,7 +10,7 @@ from functools import cache
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE
-from orbiter.memory.text.languages import ENGLISH, language_of, stop_words
+from orbiter.memory.text.languages import ENGLISH, everyday_words, language_of, stop_words
 from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
 
 __all__ = ["asks_only_time", "asks_when", "has_time", "in_english", "time_words"]
@@ -23,7 +23,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _UNITS = ("day", "week", "month", "year", "weekend")
 _SEASONS = ("spring", "summer", "autumn", "winter")
 _TIMES = frozenset(
-    (*_MONTHS, *_DAYS, *_UNITS, *_SEASONS, "yesterday", "today", "tomorrow", "season")
+    (*_MONTHS, *_DAYS, *_UNITS, *_SEASONS, "yesterday", "today", "tomorrow", "season", "2ago")
 )
 """Words that say when something was."""
 
@@ -43,7 +43,8 @@ _TABLES = {
         "this": "diese|diesen|dieser|dieses|diesem",
         "on": "am",
         "before": "vor",
-        "others": "gestern=yesterday heute=today morgen=tomorrow fruhling=spring sommer=summer "
+        "others": "vorgestern=2ago gestern=yesterday "
+        "heute=today morgen=tomorrow fruhling=spring sommer=summer "
         "herbst=autumn winter=winter",
         "when": "wann|um wie viel uhr|um wieviel uhr|wie lange|an welchem tag|welchem jahr|"
         "welchem monat|an welchem datum",
@@ -58,7 +59,8 @@ _TABLES = {
         "last": "",
         "this": "cette|ce|cet",
         "before": "ilya",
-        "others": "hier=yesterday aujourd=today demain=tomorrow printemps=spring ete=summer "
+        "others": "avanthier=2ago hier=yesterday "
+        "aujourd=today demain=tomorrow printemps=spring ete=summer "
         "automne=autumn hiver=winter",
         "when": "quand|a quelle heure|quel jour|quelle annee|quel mois|combien de temps|"
         "quelle date",
@@ -67,13 +69,14 @@ _TABLES = {
         "months": "enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre "
         "noviembre diciembre",
         "days": "lunes martes miercoles jueves viernes sabado domingo",
-        "units": "dia|dias semana|semanas mes|meses ano|anos finde",
+        "units": "dia|dias semana|semanas mes|meses ano|anos finde|weekend",
         "numbers": "un|una|uno|primero dos tres cuatro cinco seis siete ocho nueve diez once doce",
         "after_last": "pasado|pasada",
         "last": "ultimo|ultima|ultimos|ultimas",
         "this": "este|esta",
         "before": "hace",
-        "others": "ayer=yesterday hoy=today manana=tomorrow primavera=spring verano=summer "
+        "others": "anteayer=2ago antier=2ago ayer=yesterday "
+        "hoy=today manana=tomorrow primavera=spring verano=summer "
         "otono=autumn invierno=winter",
         "when": "cuando|a que hora|que dia|que ano|que mes|cuanto tiempo|que fecha",
     },
@@ -87,7 +90,8 @@ _TABLES = {
         "after_last": "scorso|scorsa|passato|passata",
         "last": "ultimo|ultima|ultimi|ultime",
         "this": "questo|questa",
-        "others": "fa=ago ieri=yesterday oggi=today domani=tomorrow primavera=spring estate=summer "
+        "others": "fa=ago avantieri=2ago ieri=yesterday "
+        "oggi=today domani=tomorrow primavera=spring estate=summer "
         "autunno=autumn inverno=winter",
         "when": "quando|a che ora|che giorno|che anno|in quale anno|quanto tempo|che data",
     },
@@ -95,13 +99,14 @@ _TABLES = {
         "months": "janeiro fevereiro marco abril maio junho julho agosto setembro outubro novembro "
         "dezembro",
         "days": "segunda terca quarta quinta sexta sabado domingo",
-        "units": "dia|dias semana|semanas mes|meses ano|anos fim-de-semana",
+        "units": "dia|dias semana|semanas mes|meses ano|anos weekend",
         "numbers": "um|uma|primeiro dois|duas tres quatro cinco seis sete oito nove dez onze doze",
         "after_last": "passado|passada",
         "last": "ultimo|ultima|ultimos|ultimas",
         "this": "este|esta|neste|nesta",
         "before": "ha|faz",
-        "others": "atras=ago ontem=yesterday hoje=today amanha=tomorrow primavera=spring "
+        "others": "atras=ago anteontem=2ago ontem=yesterday "
+        "hoje=today amanha=tomorrow primavera=spring "
         "verao=summer outono=autumn inverno=winter",
         "when": "quando|a que horas|que horas|que dia|que ano|que mes|quanto tempo|que data",
     },
@@ -112,10 +117,11 @@ _TABLES = {
         "units": "dag|dagen week|weken maand|maanden jaar|jaren weekend",
         "numbers": "een|eerste twee|tweede drie|derde vier|vierde vijf|vijfde zes|zesde zeven acht "
         "negen tien elf twaalf",
-        "last": "vorige|afgelopen|laatste",
+        "last": "vorige|vorig|afgelopen|laatste",
         "this": "deze|dit",
         "on": "op",
-        "others": "geleden=ago gisteren=yesterday vandaag=today morgen=tomorrow lente=spring "
+        "others": "geleden=ago eergisteren=2ago gisteren=yesterday "
+        "vandaag=today morgen=tomorrow lente=spring "
         "zomer=summer herfst=autumn winter=winter",
         "when": "wanneer|hoe laat|welke dag|welk jaar|welke maand|hoe lang|welke datum",
     },
@@ -131,9 +137,11 @@ _TABLES = {
         "numbers": "один|одну|первого два|две|второго три|третьего четыре|четвертого пять|пятого "
         "шесть|шестого семь|седьмого восемь|восьмого девять|девятого десять|десятого одиннадцать "
         "двенадцать",
-        "last": "прошлыи|прошлая|прошлои|прошлую|прошлом|прошлое|последние|последнии",
+        "last": "прошлыи|прошлая|прошлои|прошлую|прошлом|прошлое|прошлых|прошлые|"
+        "последние|последнии",
         "this": "этот|эта|этои|эту|этом",
-        "others": "назад=ago вчера=yesterday сегодня=today завтра=tomorrow весна=spring "
+        "others": "назад=ago позавчера=2ago вчера=yesterday "
+        "сегодня=today завтра=tomorrow весна=spring "
         "весной=spring лето=summer летом=summer осень=autumn осенью=autumn зима=winter "
         "зимои=winter",
         "when": "когда|во сколько|в котором часу|какого числа|в каком году|в каком месяце|"
@@ -162,8 +170,10 @@ _UNSPACED = (
     (rf"{_NUMBER}(?:か月|ヶ月|カ月|个月|個月)前", "month"),
     (rf"{_NUMBER}年前", "year"),
     (r"(\d{4})年", "in year"),
+    ("一昨日|おととい|前天", "2 day ago"),
     ("昨日|昨天", "yesterday"),
-    ("先週末|上周末|上週末", "last weekend"),
+    ("先週末|上周末|上週末|上个周末|上個週末", "last weekend"),
+    ("今週末|这周末|這週末|这个周末|這個週末|本周末", "this weekend"),
     ("先週|上周|上週|上星期|上个星期|上個星期", "last week"),
     ("今週|这周|這週|本周|这个星期|這個星期", "this week"),
     ("先月|上个月|上個月|上月", "last month"),
@@ -177,19 +187,39 @@ _UNSPACED_WHEN = lazy_pattern(
     "いつ|何時|何年|何月|何日|何曜日|どのくらいの期間|什么时候|什麼時候|何时|几点|几号|几月|哪天|哪年|哪一年|多久"
 )
 _HAPPENED = {
-    "de": "gemacht machte machten getan passiert passierte geschehen geschah los erlebt",
-    "fr": "fait faisais faisions passe arrive s'est j'ai qu'est ce est avons",
-    "es": "hice hicimos hizo hecho paso sucedio ocurrio",
-    "it": "fatto facevo successo accaduto cos",
-    "pt": "fiz fizemos fez feito aconteceu",
-    "nl": "gedaan deed deden gebeurd gebeurde",
-    "ru": "делал делала делали сделал сделала случилось произошло было были",
+    language: frozenset(words.split())
+    for language, words in {
+        "de": "gemacht machte machten getan passiert passierte geschehen geschah erlebt",
+        "fr": "fait faisais faisions passe arrive j'ai avons",
+        "es": "hice hicimos hizo hecho paso sucedio ocurrio",
+        "it": "fatto facevo successo accaduto",
+        "pt": "fiz fizemos fez feito aconteceu",
+        "nl": "gedaan deed deden gebeurd gebeurde",
+        "ru": "делал делала делали сделал сделала случилось произошло было были",
+    }.items()
 }
 """Words of a question for all that happened at a time."""
 _UNSPACED_HAPPENED = lazy_pattern(
     "何を|何が|何か|なに|どんなこと|こと|ありました|あった|起きました|起こりました|しました|した|していました|していた|して"
     r"|过得|发生|發生|做|干|什么|什麼|哪些|事情|事|我们|我們|我|了|过|過|些|都|有|呢|吗|嗎|私たち|私|僕|[はがにのをもかで、，？?。\s]"
 )
+_PHRASES = (
+    ("il y a", "ilya"),
+    ("avant hier", "avanthier"),
+    ("antes de ayer", "anteayer"),
+    ("altro ieri", "avantieri"),
+    ("ieri l altro", "avantieri"),
+    ("week end", "weekend"),
+    ("fin de semana", "weekend"),
+    ("fine settimana", "weekend"),
+    ("fim de semana", "weekend"),
+)
+"""Words that name a time together, as `words.tokens` returns them."""
+_COUNTS = frozenset(
+    """three four five six seven eight nine ten eleven twelve few day days week weeks month months
+    year years happened previous""".split()  # noqa: SIM905 - read by people
+)
+"""Words of an English time that are not everyday words."""
 _PIECE = lazy_pattern(r"\d+(?:[./-]\d+)+|\d+|[^\W\d_]+")
 
 
@@ -292,13 +322,14 @@ def in_english(text: str) -> str | None:
     if language == "zh":
         return _of_unspaced(text)
     english = _table(language)
-    folded = " ".join(tokens(text[:SLICE].replace("il y a", "ilya").replace("Il y a", "ilya")))
+    words = _joined_words(text[:SLICE])
     numeric = " ".join(piece for piece in _PIECE.findall(text[:SLICE]) if not piece.isalnum())
     english = _links(language) | english
-    parts = [part if part.isdigit() else english.get(part, ".") for part in folded.split()]
+    parts = [part if part.isdigit() else english.get(part, ".") for part in words]
     parts = [part for part in parts if part != "."] if language in ("es", "pt") else parts
     put = " ".join(parts)
     units = "|".join((*_UNITS, *_DAYS, *_MONTHS, *_SEASONS, "season"))
+    put = put.replace("2ago", "2 day ago")
     put = re.sub(rf"<ago (\d+) ({units})\b", r"\1 \2 ago", put)
     put = re.sub(rf"\b({units}) >last", r"last \1", put)
     put = re.sub(r"(\d) from (?=[a-z])", r"\1 ", put)  # "3 de mayo"
@@ -306,7 +337,16 @@ def in_english(text: str) -> str | None:
     put = re.sub(rf"(?<!\d )(?<!last )(?<!this )\b({months})\b", r"in \1", put)
     put = re.sub(rf"\b({months}) from (?=\d)", r"\1 ", put)  # "mayo de 2023"
     put = re.sub(rf"(?<!{' )(?<!'.join(_MONTHS)} )\b((?:19|20)\d\d)\b", r"in \1", put)
-    return f"{put} {numeric}"
+    did = "" if _HAPPENED[language].isdisjoint(words) else "did "
+    return f"{did}{put} {numeric}"
+
+
+def _joined_words(text: str) -> list[str]:
+    """Return the words of a text, those that name a time together as one."""
+    words = f" {' '.join(tokens(text))} "
+    for phrase, word in _PHRASES:
+        words = words.replace(f" {phrase} ", f" {word} ")
+    return words.split()
 
 
 def _of_unspaced(text: str) -> str:
@@ -351,18 +391,18 @@ def asks_when(text: str) -> bool:
 
 
 def asks_only_time(text: str) -> bool:
-    """Tell whether a question in another language than English names a time and nothing else."""
+    """Tell whether a question that is about a time names nothing else."""
     language = _language(text)
-    if language == ENGLISH or in_english(text) is None:
-        return False
+    if language == ENGLISH:
+        known = _COUNTS | COMMON | everyday_words()
+        return all(word in known or word.isdigit() for word in tokens(text))
     if language == "zh":
         for pattern, _ in _UNSPACED:
             text = re.sub(pattern, " ", text)
         return not _UNSPACED_HAPPENED.sub("", text)
-    known = {*_table(language), *_links(language), *_HAPPENED[language].split()}
-    return all(
-        word in known or word in stop_words(language) or word.isdigit() for word in tokens(text)
-    )
+    named = {*_table(language), *_links(language), *_HAPPENED[language], "cos", "los"}
+    named |= stop_words(language)
+    return all(word in named or word.isdigit() for word in _joined_words(text))
 
 
 def has_time(text: str) -> bool:

@@ -242,11 +242,13 @@ _NOT_A_NAME = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """What has a capital letter after "I'm", and is nobody's name."""
-_LABEL = lazy_pattern(r"\s*([A-Za-z]+(?:[ _][A-Za-z]+){0,3})\s*[:=]\s+\S")
+_LABEL = lazy_pattern(r"\s*([A-Za-z]+(?:[ _.-][A-Za-z]+){0,3})\s*[:=]\s+\S")
+_LABEL_WORD = lazy_pattern(r"[a-z]+")
+"""A key of a fact may have its words apart by any of these: `home_city`, `home.city`."""
 _BEGINNING, _LONGEST_LABEL = 2_000, 40
 """Characters of a text in which somebody may say a name, and in which a label ends."""
 _LABEL_FILLERS = frozenset(
-    ("current", "date", "first", "full", "main", "my", "number", "of", "user")
+    ("current", "date", "first", "full", "main", "my", "number", "of", "profile", "user")
 )
 _LABELS = tuple(
     (frozenset(words.split()), means)
@@ -301,5 +303,5 @@ def _of_label(text: str) -> str:
     label = _LABEL.match(text)
     if label is None:
         return ""
-    parts = frozenset(label[1].lower().replace("_", " ").split()) - _LABEL_FILLERS
+    parts = frozenset(_LABEL_WORD.findall(label[1].lower())) - _LABEL_FILLERS
     return next((means for words, means in _LABELS if parts and parts <= words), "")

@@ -111,7 +111,9 @@ async def list_(  # noqa: PLR0913 - the filters
             ids += [item.id for item in page]
         await run.note_default_user(store)
         if not ids:
-            await note_nothing(run, store, f"no memories here{run.target.or_all('shows')}")
+            await note_nothing(
+                run, store, f"no memories here{run.target.or_all('shows')}", kind=kind
+            )
     note_replaced(run, query, where or "", *(tag or ()))
     keep_rows(run, ids)
     if run.out.is_json:

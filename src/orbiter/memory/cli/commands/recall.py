@@ -133,7 +133,7 @@ async def recall(  # noqa: PLR0913 - the filters
         if result:
             _note_answer(run, result)
         else:
-            await _note_nothing(run, store, memory, tag or [], min_relevance)
+            await _note_nothing(run, store, memory, tag or [], min_relevance, kind)
     note_waiting(waiting)
     note_replaced(run, question, where or "", *(tag or ()))
     keep_rows(run, [_same(hit) for hit in result])
@@ -197,6 +197,7 @@ async def _note_nothing(
     memory: "ScopedMemory",
     tags: list[str],
     min_relevance: float | None,
+    kind: str | None,
 ) -> None:
     """Say in whose memories nothing was found, and which tag is near to one that is not there."""
     among = "" if run.target.everyone else f" in the memories of {run.target.describe()}"
@@ -212,7 +213,7 @@ async def _note_nothing(
                 say(f"no tag `{one_line(tag)}`{among}{meant}", kind="note")
                 return
     way = f"{run.target.or_all('searches')}; `list` shows all memories"
-    await note_nothing(run, store, f"nothing found{among}{wanted}{way}")
+    await note_nothing(run, store, f"nothing found{among}{wanted}{way}", kind=kind)
 
 
 def _check_model(run: CommandContext) -> None:
