@@ -153,6 +153,20 @@ async def test_what_came_before_is_not_answered_by_what_came_after(
         ("My rent is 1150 euros", "My rent would be 1240 euros there", "my rent", False),
         ("My rent is 1150 euros", "Is my rent 1240 euros?", "my rent", False),
         ("My rent is 1150 and my power 60 euros", "My rent is 1240 euros", "my rent", False),
+        ("The team has 6 people", "The team has 9 people", "people on the team", True),
+        ("The office has 60 desks", "The office has 90 desks", "desks the office has", True),
+        ("User weighs 82 kg", "User weighs 78 kg", "the user's weight", True),
+        ("Anika is 6 years old", "Anika is 7 years old", "Anika's age", True),
+        ("The small room has 2 beds", "The big room has 3 beds", "beds the room has", False),
+        ("Room 4 has 2 beds", "Room 5 has 3 beds", "beds the room has", False),
+        ("Ann's team has 6 people", "Ben's team has 9 people", "people on Ann's team", False),
+        ("One room has 2 beds", "One room has 3 beds", "beds the room has", False),
+        ("The meeting is at 10", "The meeting is at 11", "the meeting", False),
+        ("My meeting is at 10", "My meeting is at 11", "my meeting", False),
+        ("The appointment is on May 4", "The appointment is on May 9", "the appointment", False),
+        ("The class has 6 boys on Monday", "The class has 9 boys on Friday", "the class", False),
+        ("Today the lake is 17 degrees", "Today the lake is 19 degrees", "the lake", False),
+        ("The run was 5 km", "The run was 8 km", "the run", False),
     ],
 )
 def test_the_same_said_with_another_number_is_a_new_value(
@@ -325,6 +339,59 @@ _STAYS = {
         We took the car instead of running to the bus.
         """,
     ),
+    "I live in Rome": (
+        ["Where do I live?", "What do you know about me?"],
+        """
+        Moved the meeting to Friday./Moved meeting to Friday./Moved to Friday: the call with Ben.
+        User's wife moved to Rome./User's company moved to Berlin./Started a new book./Left early.
+        Left knee hurts again./Joined a gym./Tom moved to Paris./The user interface moved to React.
+        """,
+    ),
+    "User lives in Rome": (
+        ["Where does the user live?"],
+        "User's wife moved to Oslo./Alice moved to Oslo./Moved the sofa to the cellar.",
+    ),
+    "User's wife lives in Oslo": (
+        ["Where does the user's wife live?"],
+        """
+        User moved to Paris./User's sister moved to Rome./Moved to Linz./Alice's wife moved to Rome.
+        My sister moved to Rome./I moved to Linz.
+        """,
+    ),
+    "Alice's brother Tomas works at Bosch": (
+        ["Where does Tomas work?", "Where does Alice's brother work?"],
+        """
+        Alice now works at Brightloom./Alice's neighbour now works at Siemens./I started at Initech.
+        Ben's brother now works at Siemens./Alice quit Bosch.
+        """,
+    ),
+    "User's mother is allergic to nuts": (
+        ["What is the user's mother allergic to?"],
+        "User is no longer allergic to nuts./User is now allergic to cashews./No nuts for Ben now.",
+    ),
+    "I work at Acme": (
+        ["Where do I work?"],
+        """
+        Started a new book./Started at chapter 3./Joined a chess club./I started at the end.
+        Quit smoking./Tomas started at Initech./I read the report from Acme again.
+        """,
+    ),
+    "I drive an old VW Polo": (
+        ["Which car do I drive?"],
+        "Sold the old sofa./Sold out: the Polo shirts./Bought a lamp./Left the Polo at the garage.",
+    ),
+    "Tomas works at the fire station": (
+        ["Where does Tomas work?"],
+        "Tomas quit the chess club./Tomas quit smoking by the fire./I quit the fire brigade.",
+    ),
+    "I work at the hospital": (
+        ["Where do I work?"],
+        "Quit the hospital magazine./Quit the hospital choir./I read about the hospital again.",
+    ),
+    "I play tennis": (
+        ["Which sport do I play?", "Do I play tennis?"],
+        "I play chess again./I eat meat again./I have a headache again./I moved again.",
+    ),
 }
 """Memories, questions about them, and news that leave them as they are."""
 
@@ -402,6 +469,33 @@ def test_other_news_of_the_same_person_or_thing_replace_nothing(stays: str) -> N
         ("What do you know about me?", "I work at Siemens", "I now work at Bosch"),
         ("Was weißt du über mich?", "Ich wohne in Oslo", "Ich bin nach Paris gezogen"),
         ("Which car do I have?", "My car is a blue Skoda", "I sold the Skoda and bought a Kia"),
+        ("Where does the user live?", "User lives in Oslo", "User moved to Paris"),
+        ("Where does User's wife live?", "User's wife lives in Oslo", "User's wife moved to Rome"),
+        ("Where does the user live?", "User lives in Oslo", "Moved to Paris"),
+        ("Where do I live?", "User lives in Oslo", "I moved to Paris"),
+        ("Where does Tomas work?", "User's brother Tomas works at Bosch", "Tomas quit Bosch"),
+        ("How is Anika?", "Anika's fever is high", "Anika has no fever any more"),
+        ("Where do I live?", "I live in Oslo", "Moved to Paris"),
+        ("Where do I live?", "I live in Oslo", "Finally moved to Paris!"),
+        ("Where do I work?", "I work at Acme", "Started my new job at Brightloom today"),
+        ("Where do I work?", "I work at Acme", "I started at Initech"),
+        ("Where do I work?", "I work at Acme", "Today I joined Initech as an engineer"),
+        ("Where do I work?", "I work at Acme", "Joined Initech last week"),
+        ("Where do I work?", "I work at Acme", "Quit Acme"),
+        (
+            "Are we going to Crete?",
+            "We booked Crete for July",
+            "Cancelled Crete because of a broken arm",
+        ),
+        ("Which car do I drive?", "I drive an old VW Polo", "Sold the Polo, bought a Skoda"),
+        (
+            "Where does Tomas work?",
+            "Tomas works at the fire station",
+            "Tomas quit the fire brigade and opened a bike repair shop",
+        ),
+        ("Am I a vegetarian?", "I'm a vegetarian", "I eat meat again"),
+        ("Do I eat meat?", "I eat no meat", "I eat meat again"),
+        ("Do I smoke?", "I no longer smoke", "I smoke again"),
     ],
 )  # fmt: skip
 def test_news_of_the_same_replace_it(asked: str, older: str, newer: str) -> None:

@@ -86,7 +86,7 @@ def _replaces(
     is_same = _is_same_subject(newer, older)
     who = names | PERSON
     if (is_same or is_own) and any(
-        2 * len(ended & older.terms) > len(ended)
+        _has_ended(newer, older, ended, topics)
         and not ended <= who & newer.heads  # one who has left has not lost everything
         and not _leaves(older, ended, topics)
         for ended in newer.ended
@@ -100,7 +100,7 @@ def _replaces(
     shared = topic & newer.topics
     if not _is_new_of(newer, older, shared, topics):
         return False
-    who |= older.heads
+    who |= older.heads & newer.terms
     is_renewed = any(shared & new for new in _renewed(newer, older))
     if (is_renewed or not shared <= who) and _covers(newer, older, topic, who):
         return True
@@ -110,13 +110,31 @@ def _replaces(
     return not is_another and _is_of_one_kind(newer, older, who, is_named=is_named)
 
 
+def _has_ended(
+    newer: Sentence, older: Sentence, ended: frozenset[str], topics: frozenset[str]
+) -> bool:
+    """Tell whether what has *ended* is what the older sentence is about.
+
+    Half of its words are enough if both tell of what is asked, and each has a word of its own:
+    the fire brigade may be the fire station, and a choir of the hospital is not the hospital.
+    """
+    both = ended & older.terms
+    if 2 * len(both) != len(ended):
+        return 2 * len(both) > len(ended)
+    rest = topics - newer.heads - ended
+    return bool(rest & older.topics & newer.topics and older.topics - topics - ended)
+
+
 def _numbers(sentence: Sentence) -> set[str]:
     return {word for word in sentence.tokens if word[0].isdigit()}
 
 
 def _says_again(newer: Sentence, older: Sentence) -> bool:
+    """Tell whether the newer one says the same, or only that something is so again."""
     clauses = (*newer.changed, *newer.kept)
     is_within = any(older.tokens <= clause for clause in clauses)
+    if newer.is_again and not older.excludes:  # who plays chess again may still play tennis
+        return True
     return is_within and newer.is_negated == older.is_negated
 
 
@@ -171,12 +189,15 @@ def _covers(newer: Sentence, older: Sentence, topic: frozenset[str], who: frozen
 
 
 def _is_same_subject(newer: Sentence, older: Sentence) -> bool:
-    if both := newer.heads & older.terms:
+    owners = (newer.whose_persons, older.whose_persons)
+    if all(owners) and owners[0].isdisjoint(owners[1]):  # my wife is not Tom's
+        return False
+    if both := newer.heads & (older.terms - older.whose_persons):
         is_state = older.is_first_person and not older.heads and both <= stems("live work")
         return not is_state or newer.is_first_person  # who works has not changed the work trip
     if older.is_first_person and newer.is_first_person:
         return True
-    if older.heads & newer.terms:
+    if older.heads & (newer.terms - newer.whose_persons):
         if newer.owners - older.terms:  # "my sister's salary" is not "my salary"
             return False
         return not (newer.is_first_person and older.heads <= PERSON)
@@ -350,10 +371,12 @@ def _earlier_first(candidates: Candidates, worthy: Sequence[Scored]) -> Candidat
     later = {newer.id for newer in replaced.values()}.difference(replaced)
     both = set[str]()
     if named := topics_in(candidates.question.before).difference(*_STATES):
-        told = [one.item for one in candidates.scored[:_MAX_COMPARED] if _is_statement(one.item)]
-        told = [item for item in told if named <= frozenset(terms_in(item.content))]
-        both = {item.id for item in told if _TELLS_BEFORE.search(item.content)}
-        change = [item for item in told if item.id not in both]
+        statements = [
+            one.item for one in candidates.scored[:_MAX_COMPARED] if _is_statement(one.item)
+        ]
+        statements = [item for item in statements if named <= frozenset(terms_in(item.content))]
+        both = {item.id for item in statements if _TELLS_BEFORE.search(item.content)}
+        change = [item for item in statements if item.id not in both]
         if change:
             since, involved = min(item.created_at for item in change), {*replaced, *later}
             later = {item.id for item in change}

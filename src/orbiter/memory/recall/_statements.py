@@ -15,6 +15,7 @@ from orbiter.memory.recall._candidate_pool import name_before_colon
 from orbiter.memory.recall._foreign_statements import may_tell_change, statement_in_english
 from orbiter.memory.recall._query_analysis import names_in
 from orbiter.memory.text import words
+from orbiter.memory.text.languages import MOVED, STARTED_WORK
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
@@ -53,6 +54,9 @@ _CHANGE = lazy_pattern(
     r"|handed over|joined|started (?:as|at|working)|got married)\b"
 )
 """Cues that something is no longer what it was."""
+_AGAIN = lazy_pattern(r"(?<!once )(?<!yet )(?<!time and )\bagain\W*\Z")
+"""A cue of change for what had ended, or was not so."""
+_ABSTAINS = lazy_pattern(r"\b(?:sober|teetotal|vegan|vegetarian)\b")
 _NEW = lazy_pattern(r"(?:\b(?:a|my|our|the|his|her|its|their) |\A)new (?P<what>\w+(?: \w+)?)")
 """Something new replaces the old one of its kind."""
 _OBJECT_AFTER = lazy_pattern(
@@ -83,7 +87,7 @@ _ANY_CUE = lazy_pattern(
     r"|put off|raised|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen"
     r"|turns out|turned out"
     r"|actually|correction|update[sd]?|promoted|transferred|took over|taken over|handed over"
-    r"|joined|started|got|new|no longer|used to|rather than|in place of|stopped|quit|gave up"
+    r"|joined|started|got|new|again|no longer|used to|rather than|in place of|stopped|quit|gave up"
     r"|given up|cancelled|canceled|called off|left|sold|pulled out|backed out|resigned|retired"
     r"|withdrew|ended|broke up|abandoned|off|over|closed|history|discontinued|shut down|happening"
     r"|any ?more|any longer)\b"
@@ -110,6 +114,28 @@ _LEAD_IN = lazy_pattern(
 )
 """What only introduces a statement."""
 _PRONOUN = lazy_pattern(r"\b(?:it|them|that|this|him|her|there)\b")
+_DID = lazy_pattern(
+    r"\W*(?:(?:actually|also|and|finally|just|now|recently|so|sorry|then|today|yesterday"
+    r"|(?:last|this) \w+)\W+)*"
+    r"(?:abandoned|adopted|became|began|booked|bought|broke up|cancell?ed|changed|dropped|ended"
+    r"|gave up|got|joined|left|lowered|moved|ordered|planned|postponed|quit|raised|reduced"
+    r"|relocated|rented|replaced|rescheduled|resigned|retired|signed up|sold|started|stopped"
+    r"|swapped|switched|took|traded|transferred|went)\b"
+    r"(?! (?:by|out)\b| (?!(?:an?|the|my|our|to|at|from)\b)(?:\w+ ){1,2}(?:are|has|have|hurts?|is"
+    r"|was|were)\b)"
+)
+"""How a note begins that leaves out "I", as "Moved to Paris", and not "Left knee hurts"."""
+_VERB = (
+    r"(?:also|always|are|can|cannot|currently|did|does|had|has|have|is|just|never|no|not|now"
+    r"|recently|still|was|were|will|\w+ed|became|bought|got|left|quit|sold|took|went|\w+(?<!s)s)\b"
+)
+_USER_DOES = lazy_pattern(rf"(?!(?!(?:does|has|is|was)\b)\w+s {_VERB}){_VERB}")
+"""What follows a user who is the subject. In "user stories moved" they are not."""
+_OWNS = lazy_pattern(
+    r"(?!(?:an?|at|been|got|gone|in|left|no|not|now|off|on|the|to|\w+ed|\w+ing)\b"
+    r"|(?:\w+ )?(?:address|diet|employer|home|income|job|name|profession|salary|wage|weight)\b)\w"
+)
+"""What follows an owner whose thing is the subject, as in "Anika's fever has gone down"."""
 _FIRST = frozenset(("i", "we", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'll", "we'd"))
 _LEADING = frozenset(
     """
@@ -130,9 +156,11 @@ _TIMES = frozenset(
 )
 _CAPITAL = lazy_pattern(r"[^\W\da-z_][^\WA-Z_]")
 _CLOCK = lazy_pattern(r"\b\d{1,2}(?::\d\d|\s?[ap]m\b)")
+_USER = "user"
+"""How a note calls the one who speaks, if an assistant writes it."""
 _LIGHT = """
-be become come current do give get go got have keep know lie like make put sit stand start take tell
-use want
+already be become come current do finally give get go got have keep know lie like make put recently
+sit stand start take tell unfortunately use want
 """
 """Verbs that say little about what a sentence is about."""
 _CHANGES = """
@@ -141,7 +169,7 @@ correction rebook reschedule postpone delay
 """
 TOPICS = (
     "live lives reside relocate home moved",
-    "work job employ employer hire join profession career",
+    "work job employ employer hire profession career",
     "cost price pay fee charge expensive raise",
     "name call rename title",
     "meet meeting meetup",
@@ -150,37 +178,35 @@ TOPICS = (
     "earn salary income wage",
 )
 """Words for a state and for its change, which stand for each other."""
-_OF_PLACE = lazy_pattern(r"\bmoved (?!the\b|my\b|our\b|his\b|her\b|their\b|a\b|an\b|it\b)")
-"""To have moved is to live elsewhere, but not to have moved the sofa."""
 _LIVE_WITH = lazy_pattern(r"\blives? with (?:(?!in\b|at\b|near\b|on\b)\w+ ?){1,3}\W*\Z")
 """With whom somebody lives, and not where."""
-_OF_WORK = lazy_pattern(r"\bstarted (?:as|at)(?! \d| the (?:beginning|end|top))\b")
+_QUIT = lazy_pattern(
+    r"\b(?:quit|resigned|retired)\b(?! \w+ing\b"
+    r"|[^,;]*\b(?:band|choir|class|club|course|gym|lessons?|team)\b)"
+)
+"""Who quits that has left a job, unless it is smoking or a choir."""
 _OWN_STATE = lazy_pattern(
     r"\b(?:my|our) (?:new |current |own )?(?:address|diet|employer|home|income|job|name|profession"
     r"|salary|wage|weight) (?:is|are|was|has|went|rose|fell|dropped|changed)\b"
 )
 """What somebody says of themselves without "I": "My weight is …" is "I weigh …"."""
+_TELLS_NUMBER = (
+    r"(?:are|costs?|earns?|employs?|has|have|holds?|is|lasts?|needs?|pays?|takes?|weighs?)"
+)
 _OWN_VALUE = lazy_pattern(
     r"\W*(?:(?:my|our) (?:\w+ ){1,4}?(?:is|costs?)"
-    r"|(?:i|we)(?:'m| am| are| weigh| earn| make| pay| take)) (?:[a-z]+ ){0,3}?\W*\d[\d .,/-]*"
-    r"(?:(?! and )[^\d,;])*\Z"
+    r"|(?:i|we)(?:'m| am| are| weigh| earn| make| pay| take)"
+    r"|(?P<others>(?!(?:an?|another|any|each|every|he|how|i|if|it|my|one|our|she|some|that|there"
+    r"|these|they|this|those|we|what|which|you)\b)(?:[^\W\d][\w'-]* ){1,4}?"
+    rf"{_TELLS_NUMBER})) (?:(?!(?:after|at|before|by|for|from|in|of|on|since|to|until)\b)[a-z]+ )"
+    r"{0,3}?[^\w\s]*\d[\d .,/-]*(?:(?! and )[^\d,;])*\Z"
 )
-"""A sentence in small letters that tells one number of somebody, and no other."""
-_MAY_HAVE_VALUE = lazy_pattern(r"\b(?:my|our|i|we)\b[^.!?\n]*\d")
+"""A sentence in small letters that tells one number of somebody or something, and no other."""
+_MAY_HAVE_VALUE = lazy_pattern(
+    rf"\b(?:my|our|i|we)\b[^.!?\n]*\d|\b{_TELLS_NUMBER} (?:[a-z]+ ){{0,3}}?\W?\d"
+)
 _RATES = frozenset(
-    (
-        "annually",
-        "daily",
-        "day",
-        "hour",
-        "month",
-        "monthly",
-        "per",
-        "week",
-        "weekly",
-        "year",
-        "yearly",
-    )
+    "annually daily day hour month monthly per week weekly year yearly".split()  # noqa: SIM905
 )
 _DATED = frozenset(
     """
@@ -189,7 +215,20 @@ _DATED = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """What tells that a number is a time: two appointments may both be true."""
+PERSON = frozenset(
+    """
+    aunt boss boyfriend brother child colleague cousin dad daughter father flatmate friend
+    girlfriend grandfather grandma grandmother grandpa grandson granddaughter husband kid mom mother
+    mum neighbor neighbour nephew niece parent partner roommate sister son uncle wife
+    """.split()  # noqa: SIM905 - read by people
+)
+_PERSONS = "|".join(sorted(PERSON)) + (
+    "|baby|cat|client|coach|company|dentist|doctor|dog|employer|horse|landlord|manager|pet|student"
+    "|teacher|team|tenant|therapist|trainer"
+)
 _OWNER = lazy_pattern(r"\b(\w+)'s\b")
+_WHOSE_PERSON = lazy_pattern(rf"\b(my|our|\w+(?='s))(?:'s)? (?:\w+ ){{0,2}}?(?:{_PERSONS})\b")
+"""Whose wife or dog somebody is, who is not that one."""
 _OWN_THING = lazy_pattern(r"\b(?:my|our) (?:\w+ ){1,3}(?:is|are) (?:an?|the|called|named)\b")
 _EVENT = lazy_pattern(
     r"(?<!is )(?<!are )(?<!am )(?<!i'm )(?<!be )(?<!'s )(?<!'re )\b(?:\w{2,}ed|ate|bought|broke"
@@ -198,13 +237,6 @@ _EVENT = lazy_pattern(
     r"|took|was|went|were|woke|won|wore|wrote)\b"
 )
 """A verb of what has happened once, and stays true."""
-PERSON = frozenset(
-    """
-    aunt boss boyfriend brother child colleague cousin dad daughter father flatmate friend
-    girlfriend grandfather grandma grandmother grandpa grandson granddaughter husband kid mom mother
-    mum neighbor neighbour nephew niece parent partner roommate sister son uncle wife
-    """.split()  # noqa: SIM905 - read by people
-)
 
 
 class Sentence(NamedTuple):
@@ -222,6 +254,8 @@ class Sentence(NamedTuple):
     """Whether a clause is about the one who speaks."""
     owners: frozenset[str]
     """Whose something is, as of "my sister's salary"."""
+    whose_persons: frozenset[str]
+    """Whose wife or dog it is about, "I" for the one who speaks: not about that one."""
     is_own: bool
     """Whether it says what something of theirs is, as "My car is a Golf"."""
     is_event: bool
@@ -237,6 +271,10 @@ class Sentence(NamedTuple):
     tokens: frozenset[str]
     is_negated: bool
     is_added: bool
+    is_again: bool
+    """Whether its only cue of change is that something is so again."""
+    excludes: bool
+    """Whether it says that something is not so, as what may be so again."""
     parts: tuple[frozenset[str], ...]
     """What each part of an enumeration is about, as of "green tea and dark chocolate"."""
     names: frozenset[str]
@@ -268,16 +306,16 @@ def _about(text: str) -> frozenset[str]:
     terms = {term for term in words.terms_of(kept) if not term.isdigit()}
     if not text.isascii():  # of a run of characters its pairs: one alone is in many words
         terms -= {term for word in kept if len(word) > 1 for term in word if not term.isascii()}
-    return frozenset(terms) - stems(_LIGHT) - stems(_CHANGES)
+    return frozenset(terms) - stems(_LIGHT) - stems(_CHANGES) - {_USER}
 
 
 def topics_in(text: str) -> frozenset[str]:
     topics = topics_of(_about(text))
     if _LIVE_WITH.search(text):
         topics -= {_topic_of()["live"]}
-    if _OF_PLACE.search(text):
+    if MOVED.search(text):
         topics |= {_topic_of()["live"]}
-    if _OF_WORK.search(text):
+    if STARTED_WORK.search(text) or _QUIT.search(text):
         topics |= {_topic_of()["work"]}
     return topics
 
@@ -287,16 +325,27 @@ def topics_of(terms: frozenset[str]) -> frozenset[str]:
     return frozenset(names.get(term, term) for term in terms)
 
 
-def _head(clause: str) -> str | None:
-    """Return the first word of a clause's subject: `I`, a term, or nothing for a pronoun."""
-    for word in words.tokens(clause):
-        if word in _FIRST:
+def _head(clause: str, *, may_be_left_out: bool) -> str | None:
+    """Return the first word of a clause's subject: `I`, a term, or nothing for a pronoun.
+
+    Who writes a note may leave out "I".
+    """
+    if may_be_left_out and _DID.match(clause):
+        return "I"
+    split = words.tokens(clause)
+    for at, word in enumerate(split):
+        following = " ".join(split[at + 1 : at + 3])
+        if word in _FIRST or (word == _USER and _USER_DOES.match(following)):
             return "I"
-        if word in _LEADING or word in _TIMES or word.isdigit():
+        if word in _LEADING or word in _TIMES or word.isdigit() or word == _USER:
+            continue
+        if word.endswith("'s") and following and _OWNS.match(following):
             continue
         terms = terms_in(word)
         if len(terms) > 1 and words.is_unspaced(word):
             terms = [term for term in terms if len(term) > 1]
+        if terms == [_USER]:
+            return "I"
         return terms[0] if terms else None
     return None
 
@@ -327,17 +376,25 @@ def _leads(clause: str, head: str | None) -> list[str]:
 
 
 def _ordered_topics(word: str, clause: str) -> frozenset[str]:
-    return topics_in(f"{word} to" if word == "moved" and _OF_PLACE.search(clause) else word)
+    if word == "moved" and MOVED.search(clause):
+        return frozenset((_topic_of()["live"],))
+    if word in ("started", "joined") and STARTED_WORK.search(clause):
+        return frozenset((_topic_of()["work"],))
+    return topics_in(word)
 
 
-def _read(sentence: str) -> Sentence:
+def _read(sentence: str, *, is_foreign: bool) -> Sentence:
     text = sentence.replace("’", "'").lower()
     clauses = [clause for clause in _CLAUSE.split(_LEAD_IN.sub("", text, 1)) if clause.strip()]
-    heads = [_head(clause) for clause in clauses]
+    heads: list[str | None] = []
+    for clause in clauses:
+        # Of other languages some leave out "she", too.
+        heads.append(_head(clause, may_be_left_out=not (is_foreign or any(heads))))
     ended: list[frozenset[str]] = []
     changed: list[frozenset[str]] = []
     kept: list[frozenset[str]] = []
     renewed: list[frozenset[str]] = []
+    again = False
     for number, clause in enumerate(clauses):
         if _UNREAL.search(clause):
             kept.append(frozenset(words.tokens(clause)))
@@ -347,7 +404,12 @@ def _read(sentence: str) -> Sentence:
         ended += _ended(clause, " ".join(clauses[:number]))
         if _CHANGE.search(clause):
             changed.append(frozenset(words.tokens(clause)))
+        elif _AGAIN.search(clause):
+            again = True
         renewed += [topics_in(match["what"]) for match in _NEW.finditer(clause)]
+    is_again = again and not changed
+    changed += [frozenset(words.tokens(text))] * is_again
+    is_negated = _NEGATED.search(text) is not None
     leads = [lead for each in zip(clauses, heads, strict=True) for lead in _leads(*each)]
     return Sentence(
         _about(text),
@@ -356,6 +418,7 @@ def _read(sentence: str) -> Sentence:
         frozenset(head for head in heads if head not in (None, "I")),
         "I" in heads or _OWN_STATE.search(text) is not None,
         frozenset(terms_in(" ".join(_OWNER.findall(text)))) if "'s" in text else frozenset(),
+        _whose_persons(text),
         _OWN_THING.search(text) is not None,
         _EVENT.search(clauses[0]) is not None if clauses else False,
         tuple(ended),
@@ -363,8 +426,10 @@ def _read(sentence: str) -> Sentence:
         tuple(kept),
         tuple(renewed),
         frozenset(words.tokens(text)) - words.COMMON,
-        _NEGATED.search(text) is not None,
+        is_negated,
         _ADDED.search(text) is not None,
+        is_again,
+        is_negated or bool(ended) or _ABSTAINS.search(text) is not None,
         tuple(filter(None, map(_about, _PARTS.split(text)))),
         # Read only where there may be some: that takes as long as a quarter of all else.
         names_in(sentence) - _TIMES if _CAPITAL.search(sentence, 1) else frozenset(),
@@ -374,16 +439,24 @@ def _read(sentence: str) -> Sentence:
     )
 
 
+def _whose_persons(text: str) -> frozenset[str]:
+    written = _WHOSE_PERSON.findall(text)
+    owners = frozenset(terms_in(" ".join(written)))
+    return owners if {"my", "our", _USER}.isdisjoint(written) else owners | {"I"}
+
+
 def _value_in(text: str) -> frozenset[str]:
     """Return the words of which a sentence tells a single number, without that.
 
     Who says the same with another number later has told a new value, without a word of change.
     """
-    if _OWN_VALUE.match(_LEAD_IN.sub("", text, 1)) is None or _UNREAL.search(text):
+    match = _OWN_VALUE.match(_LEAD_IN.sub("", text, 1))
+    if match is None or _UNREAL.search(text):
         return frozenset()
     split = [word for word in words.tokens(text) if word not in words.COMMON]
     of_what = frozenset(word for word in split if not word[0].isdigit())
-    return frozenset() if of_what & _DATED else of_what - _RATES
+    dated = _DATED if match["others"] is None else _TIMES - _RATES
+    return frozenset() if of_what & dated else of_what - _RATES
 
 
 @text_cache(max_bytes=_MAX_BYTES)
@@ -393,10 +466,10 @@ def sentences_of(content: str) -> tuple[Sentence, ...]:
         return ()
     if name := name_before_colon(content):
         content = content.partition(f"{name}:")[2]
-    content = statement_in_english(content)
+    stated, content = content, statement_in_english(content)
     parts = [part for part in _SENTENCE.findall(content) if not part.rstrip().endswith("?")]
     parts = [part for part in parts if len(part) <= _MAX_SENTENCE]
-    return tuple(_read(part) for part in parts)
+    return tuple(_read(part, is_foreign=content != stated) for part in parts)
 
 
 def news_in(content: str) -> list[Sentence]:

@@ -21,6 +21,8 @@ __all__ = [
     "EXACT",
     "LANGUAGES",
     "MARK",
+    "MOVED",
+    "STARTED_WORK",
     "concepts_in",
     "concepts_of",
     "everyday_words",
@@ -271,6 +273,29 @@ _LABELS = tuple(
 )
 """What is said by a label of nothing but these words, beside them: in English, in which a model
 writes keys of facts, and by what words of other languages mean, in which its users ask."""
+
+
+_NO_PLACE = (
+    r"(?! (?:the |next |last |this )?(?:\d|first|last|next|second|(?:mon|tues|wednes|thurs|fri"
+    r"|satur|sun)day|january|february|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber"
+    r"|tomorrow|today|noon|(?:late|earli)er))"
+    r"(?! [^,;.]*\b(?:back|bottom|department|desk|end|folder|front|group|list|position|role|row"
+    r"|seat|table|team|top)\b)"
+)
+MOVED = lazy_pattern(
+    r"\bmoved (?:(?:again|away|back|just|out|over|recently|together) )*(?:(?:abroad|away|here|home"
+    rf"|house|in|out|there)\b|(?:from|into|to)\b{_NO_PLACE})",
+    re.IGNORECASE,
+)
+"""To have moved is to live elsewhere, but not to have moved the sofa, nor to Friday."""
+STARTED_WORK = lazy_pattern(
+    r"\bstarted (?:work(?:ing)? )?(?:as|at|with)\b(?! \d|[^,;.]*\b(?:beginning|bottom|chapter"
+    r"|college|dawn|end|gym|home|kindergarten|level|midnight|noon|page|school|top|university)\b)"
+    r"|\bjoined (?:(?:\w+ ){1,3}as (?:an?|the|their)\b"
+    r"|(?!(?:an?|for|forces|her|him|his|in|it|me|my|our|the|their|them|up|us|with)\b)[\w&-]+"
+    r"(?= (?:as|in|last|on|this|today|yesterday)\b|\W*(?:\Z|[\n,.;!])))",
+    re.IGNORECASE,
+)
 
 
 def implied_words(tokens: Sequence[str], text: str) -> list[str]:
