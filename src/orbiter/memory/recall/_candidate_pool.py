@@ -170,6 +170,8 @@ class Pool(NamedTuple):
     """Items that are copies of many others, or differ from them in their numbers alone."""
     names: frozenset[str] = frozenset()
     """Names before a colon in the texts of those who speak."""
+    own_names: frozenset[str] = frozenset()
+    """Names that mean the user, as the items tell."""
 
     @property
     def items(self) -> list[MemoryItem]:

@@ -35,11 +35,14 @@ the others are, and how many more it takes without one of these."""
 _ENGLISH_TOO = frozenset(
     [
         "boss",
+        "cane",
+        "chat",
         "chef",
         "come",
         "cost",
         "cousin",
         "friend",
+        "hamster",
         "job",
         "mama",
         "moved",
@@ -48,6 +51,7 @@ _ENGLISH_TOO = frozenset(
         "papa",
         "partner",
         "plus",
+        "pony",
         "son",
         "tante",
     ]
@@ -196,7 +200,9 @@ def statement_in_english(text: str) -> str:
     if language is None:
         return text
     table = _table(language)
-    text = unicodedata.normalize("NFKC", text.replace("’", "'").replace("。", ". "))
+    text = unicodedata.normalize(
+        "NFKC", text.replace("’", "'").replace("œ", "oe").replace("。", ". ")
+    )
     if language in ("zh", "ja"):
         return _of_unspaced(text, table, is_japanese=language == "ja")
     parts = _SENTENCE_END.split(text)

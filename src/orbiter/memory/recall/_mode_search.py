@@ -25,6 +25,7 @@ from orbiter.memory.recall._dedupe_query import fetch, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise, terms_of
 from orbiter.memory.recall._foreign_statements import statement_in_english
+from orbiter.memory.recall._mismatch import names_of_user
 from orbiter.memory.recall._query_analysis import (
     Question,
     asks,
@@ -89,6 +90,8 @@ async def by_all(
     if question.asks_about_user:
         return await about_user(store, request, question)
     pool = await fill_pool(store, seen, request.filters, vector)
+    own_names = await apart(are_many(pool.items), names_of_user, seen.question, pool.items)
+    pool = pool._replace(own_names=own_names)
     table = await apart(
         are_many(pool.items),
         lambda: measure(question, pool, weighed_columns(pool, spread=request.spread)),
@@ -250,8 +253,10 @@ async def by_meaning(
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
+    own_names = await apart(are_many(items), names_of_user, question, items)
+
     def measured(one: Scored) -> dict[str, float]:
-        of_text = measures_of_text(question, one.item, names=seen.names)
+        of_text = measures_of_text(question, one.item, names=seen.names, own_names=own_names)
         coverage = 1.0 if vector is None else vector.coverage
         return of_text | measures_of_vector(of_text, cosines[one.place], coverage=coverage)
 
@@ -272,19 +277,22 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
     text = shortened(asked.text)
     more = MAX_LEFT_OUT if asked.explain else 0
     wanted = list(dict.fromkeys(words.terms(text)))
-    found = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
+    items = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
     scored = [
-        Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(found)
+        Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(items)
     ]
     question = read(text, now=asked.now)
+    own_names = await apart(are_many(items), names_of_user, question, items)
     interpretation = "the newest" + (f"; {in_words(question)}" if question.terms else "")
     return Candidates(
         question,
         interpretation,
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
-        clusters=await apart(are_many(found), find_clusters, found),
-        measures=(lambda one: measures_of_text(question, one.item)) if wanted else None,
+        clusters=await apart(are_many(items), find_clusters, items),
+        measures=(lambda one: measures_of_text(question, one.item, own_names=own_names))
+        if wanted
+        else None,
     )
 
 

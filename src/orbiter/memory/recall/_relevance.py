@@ -1,16 +1,16 @@
 """Relevance: the probability that a hit answers the question, on one scale for every store.
 
 A logistic model over absolute measures of one candidate beside the question. Nothing here may
-depend on the other candidates or on the size of the store: a memory must be worth the same among
-five memories and among thousands. `python -m benchmarks.recall_relevance` fits the weights.
+depend on the other candidates or on the size of the store, but for names that mean the user: a
+memory must be worth the same among five memories and among thousands.
+`python -m benchmarks.recall_relevance` fits the weights.
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from functools import cache
-from itertools import product
 from types import MappingProxyType
 
 from orbiter.memory._lazy import lazy_pattern
@@ -25,10 +25,9 @@ from orbiter.memory.recall._features import (
     says_when,
     terms_of,
 )
-from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._foreign_times import asks_only_time
+from orbiter.memory.recall._mismatch import contradicts, lacks_value
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
-from orbiter.memory.recall._wanted_values import lacks_value
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -56,36 +55,6 @@ _ASKS_TIME = """jan feb mar apr jun jul aug sep sept oct nov dec spring summer a
     wrote chat"""
 """Words of a question about a time that name nothing else; in a text some are names."""
 _OWN = lazy_pattern(r"\b(?:I|my|me|mine|we|our|ours|us|user)\b", re.IGNORECASE)
-_OWNER = lazy_pattern(r"(?<!\w)([^\W\da-z_][\w-]+)['’]s\b")
-_KIN = {
-    "mother": "mother mom mum mama mommy mummy parent",
-    "father": "father dad daddy papa parent",
-    "sister": "sister sibling",
-    "brother": "brother sibling",
-    "daughter": "daughter child kid",
-    "son": "son child kid",
-    "wife": "wife partner spouse",
-    "husband": "husband partner spouse",
-    "girlfriend": "girlfriend partner",
-    "boyfriend": "boyfriend partner",
-    "grandmother": "grandmother grandma granny grandparent",
-    "grandfather": "grandfather grandpa granddad grandparent",
-    "aunt": "aunt auntie",
-    "uncle": "uncle",
-    "cousin": "cousin",
-    "niece": "niece",
-    "nephew": "nephew",
-    "boss": "boss manager",
-    "neighbour": "neighbour neighbor",
-    "roommate": "roommate flatmate",
-}
-"""Whom a word may mean: a parent is a mother or a father, and a mother is no father."""
-_DOES = """allergic drink drive earn eat hate like live love own play prefer reside sleep speak
-    study wear weigh work"""
-"""What each person does or is for themselves: where my sister lives, I need not live."""
-_SELF = frozenset(("i", "i'm", "i've", "we", "we're", "we've"))
-_MINE = frozenset(("my", "our"))
-_WITH_SELF = _SELF | {"me", "us", "both", "together"}
 _IN_TIME, _NEAR_TIME = 0.5, 0.3
 """Not fitted: how relevant what is of the time is to a question that names nothing else, and what
 is near it, as people tell of a day in the days after it."""
@@ -113,7 +82,7 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
     """
     item, before = table.items[place], table.before[place]
     near = lenders(place, table.before, table.after, table.columns["echo"])
-    values = measures_of_text(question, item, names=pool.names)
+    values = measures_of_text(question, item, names=pool.names, own_names=pool.own_names)
     with_previous = [place] if before is None else [place, before]
     values["prev"] = _share(question.terms, *(table.matched[at] for at in with_previous))
     values["near"] = _share(question.terms, *(table.matched[at] for at in near))
@@ -130,9 +99,16 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
 
 
 def measures_of_text(
-    question: Question, item: MemoryItem, *, names: frozenset[str] = frozenset()
+    question: Question,
+    item: MemoryItem,
+    *,
+    names: frozenset[str] = frozenset(),
+    own_names: frozenset[str] = frozenset(),
 ) -> dict[str, float]:
-    """Return what is measured of an item by itself; *names* are those before a colon that speak."""
+    """Return what is measured of an item by itself.
+
+    *names* are those before a colon that speak, *own_names* those that mean the one who asks.
+    """
     terms, is_asking = terms_of(item), asks(item, is_question=is_question(item.content))
     held, length = frozenset(question.terms).intersection(terms), math.log1p(len(terms))
     share = _share(question.terms, held)
@@ -162,7 +138,7 @@ def measures_of_text(
         "date": closeness(item.created_at, question.times) if question.times else 0.0,
         "only_time": _asks_only_time(question) and _of_time(item.created_at, question.times),
         "implied": float(share >= 1 and _is_implied(held, question.text, item.content)),
-        "another": alone * _about_another(question, item, held) if alone else 0.0,
+        "another": alone * _about_another(question, item, held, own_names) if alone else 0.0,
         "no_value": alone * lacks_value(question, item.content) if alone else 0.0,
         "asks_when": float(question.asks_when),
         "when": float(question.asks_when and says_when(item.content)),
@@ -276,118 +252,27 @@ def _everyday() -> frozenset[str]:
     return frozenset(words.terms(" ".join(languages.everyday_words())))
 
 
-def _about_another(question: Question, item: MemoryItem, held: Set[str]) -> float:
+def _about_another(
+    question: Question, item: MemoryItem, held: Set[str], own_names: Set[str]
+) -> float:
     """Return how much of what the question names is not in a note that names another: 0 to 1.
 
     In a talk that tells nothing, as a name is said once. Neither does it in a note that somebody
     wrote about themselves.
     """
-    contradicts = _contradicts(question, item, held)
+    contradicting = contradicts(question, item, held, own_names=own_names)
     missing = question.names - held - _time_terms()
     if question.times:  # which `date` is about
         missing = frozenset(name for name in missing - _asks_time() if not _is_number(name))
     if missing and item.metadata.user_id is not None:
         missing -= frozenset(words.terms(item.metadata.user_id))
-    if not missing or contradicts == 1 or _OWN.search(item.content) is not None:
-        return contradicts
+    if not missing or contradicting == 1 or _OWN.search(item.content) is not None:
+        return contradicting
     others = names_in(shortened(item.content)).difference(question.terms, _time_terms())
     kinds = set(map(_is_number, others))
     return max(
-        contradicts, sum(_is_number(name) in kinds for name in missing) / len(question.names)
+        contradicting, sum(_is_number(name) in kinds for name in missing) / len(question.names)
     )
-
-
-def _contradicts(question: Question, item: MemoryItem, held: Set[str]) -> float:
-    """Return how far an item is about another's than is asked for, from 0 to 1.
-
-    All of it is if it tells where a sister lives and not where I do, of a mother and not of the
-    father, or of Eva's and not of Ben's. Half of it is if one has a name and the other has not: Eva
-    may be the mother.
-    """
-    if _tells_of_another(question, item.content):
-        return 1.0
-    wanted = _kin_in(question.terms)
-    owners = _owners_in(question.text) if question.names else frozenset()
-    if not (wanted or owners) or not owners.isdisjoint(held):
-        return 0.0
-    kin = _kin_in(terms_of(item))
-    if wanted and kin:
-        return float(kin.isdisjoint(wanted))
-    others = _owners_in(shortened(item.content))
-    if owners and others:
-        return float(others.isdisjoint(owners))
-    return 0.5 if (wanted and others) or (owners and kin) else 0.0
-
-
-def _tells_of_another(question: Question, content: str) -> bool:
-    """Tell whether a text says of another person what is asked of oneself, or the other way round.
-
-    As "My sister works in Kiel" does of "Where do I work?". Who is with them is not another.
-    """
-    asked = _claims(question.text)
-    if not asked:
-        return False
-    every = frozenset(words.tokens(statement_in_english(content := shortened(content))))
-
-    def is_among(who: frozenset[str] | None) -> bool:
-        there = every if who is None else _kin_in(words.terms_of(every))
-        return not there.isdisjoint(_WITH_SELF if who is None else who)
-
-    return any(
-        (who is None) != (whose is None) and what == same and not is_among(who)
-        for (who, what), (whose, same) in product(asked, _claims(content))
-    )
-
-
-_Claim = tuple[frozenset[str] | None, str]
-"""Of whom something is said, `None` for oneself, and what that is."""
-
-
-@text_cache(max_bytes=_MAX_BYTES)
-def _claims(text: str) -> frozenset[_Claim]:
-    """Return what a text says of the one who speaks, and of persons of theirs."""
-    claims: set[_Claim] = set()
-    split = words.tokens(statement_in_english(text))
-    for at, word in enumerate(split):
-        following = split[at + 1 : at + 3]
-        if word in _SELF:
-            claims.update((None, term) for term in words.terms_of(following) if term in _does())
-        if word not in _MINE or not following:
-            continue
-        place = next((n for n, each in enumerate(following) if _kin_in(words.terms_of([each]))), -1)
-        if place < 0:
-            claims.update((None, term) for term in words.terms_of(following))
-            continue
-        who, rest = _kin_in(words.terms_of([following[place]])), split[at + place + 2 :]
-        if following[place].endswith("'s"):
-            claims.update((who, term) for term in words.terms_of(rest[:2]))
-        claims.update((who, term) for term in words.terms_of(rest[:3]) if term in _does())
-    return frozenset(claims)
-
-
-@cache
-def _does() -> frozenset[str]:
-    return frozenset(words.terms(_DOES))
-
-
-def _kin_in(terms: Iterable[str]) -> frozenset[str]:
-    """Return whom the terms may mean."""
-    kin = _kin()
-    return frozenset().union(*(kin[term] for term in terms if term in kin))
-
-
-@cache
-def _kin() -> Mapping[str, frozenset[str]]:
-    named: dict[str, frozenset[str]] = {}
-    for who, written in _KIN.items():
-        for term in words.terms_of(written.split()):
-            named[term] = named.get(term, frozenset()) | {who}
-    return named
-
-
-def _owners_in(text: str) -> frozenset[str]:
-    """Return the terms of names that own something, as in "Eva's"."""
-    return frozenset(words.terms_of(name.lower() for name in _OWNER.findall(text)))
 
 
 def _is_number(name: str) -> bool:
