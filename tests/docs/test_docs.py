@@ -76,7 +76,9 @@ def _answer(messages: list[dict[str, Any]]) -> str:
     ("printed", "is_right"),
     [("0.45  tea (0.46)", True), ("0.48  tea (0.45)", False), ("0.43  ham (0.45)", False)],
 )
-def test_only_the_last_digits_of_what_is_printed_may_differ(printed: str, *, is_right: bool) -> None:
+def test_only_the_last_digits_of_what_is_printed_may_differ(
+    printed: str, *, is_right: bool
+) -> None:
     assert agrees(printed, "0.43  tea (0.45)") == is_right
 
 
