@@ -97,7 +97,7 @@ async def test_a_german_question_about_now_prefers_what_replaces_another(
 
     assert [hit.item.id for hit in found][:2] == ["linz", "oslo"]
     assert found[1].replaced_by == "linz"
-    assert 'replaces "Ich wohne in Oslo"' in str(found[0].why)
+    assert 'replaces "Ich wohne in Oslo"' in [reason.text for reason in found[0].why]
     assert all(hit.replaced_by is None for hit in past)
 
 

@@ -646,3 +646,40 @@ async def test_of_an_enumeration_only_the_part_that_ended_is_replaced(
         hits = await recall(store, question, scope=ANN, now=NOW)
 
     assert (_of(hits, "older").replaced_by == "newer") is is_replaced
+
+
+@MODELS
+@pytest.mark.parametrize(
+    ("question", "content", "tells"),
+    [
+        ("Where do I live?", "I moved to Paris", True),
+        ("Where do I live?", "I moved from Oslo to Paris", True),
+        ("Where do we live?", "Moved to a new flat in Paris", True),
+        ("Wo wohne ich?", "Wir sind nach Dresden umgezogen, in die Neustadt.", True),
+        ("Où est-ce que j'habite ?", "J'ai déménagé à Lyon en mai", True),
+        ("¿Dónde vivo?", "Me mudé a Sevilla en mayo", True),
+        ("Где я живу?", "Я переехал в Казань", True),
+        ("我住在哪里?", "我上个月搬到上海了", True),
+        ("私はどこに住んでいますか?", "先月大阪に引っ越しました", True),
+        ("Where do I work?", "I started at Initech", True),
+        ("Where do I work?", "Started my new job at Brightloom", True),
+        ("Who do I live with?", "I live with Deniz", True),
+        ("Who do I live with?", "I moved to Paris", False),
+        ("Where do I live?", "We moved the meeting to Friday", False),
+        ("Where do I live?", "I moved to the back row", False),
+        ("Where do I live?", "My sister moved to Rome", False),
+        ("Wo wohne ich?", "Meine Schwester ist nach Rom umgezogen", False),
+        ("Where do I work?", "Started at chapter 3 of the manual", False),
+        ("Where do I work?", "I joined a chess club", False),
+    ],
+)
+async def test_a_move_tells_where_one_lives_and_a_new_job_where_one_works(
+    opened: Opening, model: HashEmbeddings | None, question: str, content: str, *, tells: bool
+) -> None:
+    async with opened(model) as store:
+        await store.add(_said("one", content, 20))
+
+        found = await recall(store, question, scope=ANN, now=NOW)
+
+    likely = found[0].relevance if found else 0.0
+    assert likely > 0.9 if tells else likely < 0.6

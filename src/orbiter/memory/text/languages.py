@@ -282,20 +282,52 @@ _NO_PLACE = (
     r"(?! [^,;.]*\b(?:back|bottom|department|desk|end|folder|front|group|list|position|role|row"
     r"|seat|table|team|top)\b)"
 )
-MOVED = lazy_pattern(
-    r"\bmoved (?:(?:again|away|back|just|out|over|recently|together) )*(?:(?:abroad|away|here|home"
-    rf"|house|in|out|there)\b|(?:from|into|to)\b{_NO_PLACE})",
-    re.IGNORECASE,
+_MOVED = (
+    r"moved (?:(?:again|away|back|just|out|over|recently|together) )*(?:(?:abroad|away|here|home"
+    rf"|house|in|out|there)\b|(?:from|into|to)\b{_NO_PLACE})"
 )
+MOVED = lazy_pattern(rf"\b{_MOVED}", re.IGNORECASE)
 """To have moved is to live elsewhere, but not to have moved the sofa, nor to Friday."""
-STARTED_WORK = lazy_pattern(
-    r"\bstarted (?:work(?:ing)? )?(?:as|at|with)\b(?! \d|[^,;.]*\b(?:beginning|bottom|chapter"
+_STARTED = (
+    r"(?:started (?:work(?:ing)? )?(?:as|at|with)\b(?! \d|[^,;.]*\b(?:beginning|bottom|chapter"
     r"|college|dawn|end|gym|home|kindergarten|level|midnight|noon|page|school|top|university)\b)"
-    r"|\bjoined (?:(?:\w+ ){1,3}as (?:an?|the|their)\b"
+    r"|joined (?:(?:\w+ ){1,3}as (?:an?|the|their)\b"
     r"|(?!(?:an?|for|forces|her|him|his|in|it|me|my|our|the|their|them|up|us|with)\b)[\w&-]+"
-    r"(?= (?:as|in|last|on|this|today|yesterday)\b|\W*(?:\Z|[\n,.;!])))",
+    r"(?= (?:as|in|last|on|this|today|yesterday)\b|\W*(?:\Z|[\n,.;!]))))"
+)
+STARTED_WORK = lazy_pattern(rf"\b{_STARTED}", re.IGNORECASE)
+_SELF = (
+    r"(?:\A|[.!?\n]\s*|\b(?:I|we)(?:['’]ve| have)? |\buser(?: has)? )(?:(?:already|also|finally"
+    r"|just|last \w+|now|recently|then|this \w+|today|yesterday),? )*"
+)
+_LIVES_NOW = lazy_pattern(rf"{_SELF}{_MOVED}", re.IGNORECASE)
+_LIVES_NOW_FOREIGN = lazy_pattern(
+    r"\b(?:ich|wir)\b[^.!?,;\n]*\b(?:umgezogen|hingezogen|nach \w[^.!?,;\n]* gezogen)\b"
+    r"|\b(?:j['’]ai|nous avons|on a) (?:\w+ ){0,2}?(?:dé|em)ménagé\b"
+    r"|\b(?:me mudé|nos mudamos|me he mudado|nos hemos mudado)\b"
+    r"|\b(?:я|мы) (?:\w+ ){0,2}?переехал[аи]?\b|\A\W*переехал[аи]?\b"
+    r"|我们?[^。,，]{0,8}搬(?:家|到|去|进)"
+    r"|(?:\A|私|僕|俺)(?:たち)?は?[^。、はが]*(?:引っ越|転居)し(?:まし)?た",
     re.IGNORECASE,
 )
+_WORKS_NOW = lazy_pattern(
+    rf"{_SELF}(?:{_STARTED}|started (?:in |at )?(?:my|a) new job\b)", re.IGNORECASE
+)
+_CUES = frozenset(
+    """
+    joined live lived lives living moved started umgezogen hingezogen gezogen demenage
+    emmenage mude mudamos mudado переехал переехала переехали
+    """.split()  # noqa: SIM905 - read by people
+)
+"""One of these is in what tells of a move, a new job or a home; one of these signs, where texts
+have no spaces."""
+_SIGNS = ("搬", "引っ越", "転居")
+_LIVES_WITH = lazy_pattern(
+    r"\bliv(?:e[ds]?|ing) (?:together )?with\b|\bmoved in (?:together )?with\b"
+    r"|\bwith whom?\b.* live\b",
+    re.IGNORECASE,
+)
+"""With whom somebody lives, which is not told by where."""
 
 
 def implied_words(tokens: Sequence[str], text: str) -> list[str]:
@@ -304,12 +336,26 @@ def implied_words(tokens: Sequence[str], text: str) -> list[str]:
     "Hi, I'm Alice" tells a name, "Who am I?" asks for it, and "home city: Lisbon" says where
     somebody lives.
     """
-    implied = _of_label(text)
+    implied = _of_label(text) + _of_change(tokens, text)
     if "who" in tokens and _WHO.search(text[:_BEGINNING]):
         implied += " name"
     elif not _INTRODUCES.isdisjoint(tokens) and _is_introduction(text[:_BEGINNING]):
         implied += " name call"
     return implied.split()
+
+
+def _of_change(tokens: Sequence[str], text: str) -> str:
+    """Return what it implies that somebody moved or has a new job: where they live or work."""
+    if _CUES.isdisjoint(tokens) and (text.isascii() or not any(map(text.__contains__, _SIGNS))):
+        return ""  # as most texts
+    text = text[:_BEGINNING]
+    implied = " together" if _LIVES_WITH.search(text) else ""
+    if _WORKS_NOW.search(text):
+        implied += " work ·job"
+    if _LIVES_NOW.search(text):
+        return f"{implied} live ·live ·home"
+    is_foreign = _LIVES_NOW_FOREIGN.search(text) is not None
+    return f"{implied} ·live ·home wohn wohnen habit viv vivo живу 住在" if is_foreign else implied
 
 
 def _is_introduction(text: str) -> bool:
