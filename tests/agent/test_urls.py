@@ -85,6 +85,9 @@ async def test_servers_are_told_by_their_scheme(open_memory: Open) -> None:
         "sqlite:agent.db",
         "sqlite://agent.db",
         "sqlite:///",
+        "file:agent.db",
+        "file:///var/lib/agent.db?mode=ro",
+        "FILE:agent.db",
         "memory:",
         "memory://notes",
         "",
@@ -97,6 +100,17 @@ def test_what_is_no_address_is_refused_with_the_ways_that_are(address: object) -
         AgentMemory(address, embeddings=None)  # type: ignore[arg-type]  # wrong on purpose
 
     assert "s3cret" not in "".join(traceback.format_exception(caught.value)[-1:])
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [("file:agent.db", "agent.db"), ("file:///var/lib/agent.db?mode=ro", "/var/lib/agent.db")],
+)
+def test_an_address_of_a_file_is_refused_with_its_path(address: str, path: str) -> None:
+    with pytest.raises(QueryError) as refusal:
+        AgentMemory(address, embeddings=None)
+
+    assert f"write the path `{path}`, or `sqlite:///{path}`" in str(refusal.value)
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:

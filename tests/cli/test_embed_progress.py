@@ -61,7 +61,7 @@ def test_many_that_were_just_stored_are_found_by_meaning(cli: Cli) -> None:
 
     assert counted["unembedded"] == 0
     assert found["hits"][0]["item"]["content"] == "I love hiking in the mountains"
-    assert found["waiting"] == 0
+    assert found["unembedded"] == 0
 
 
 def test_what_was_stored_one_by_one_is_embedded_by_the_next_recall(

@@ -7,6 +7,8 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 
+from orbiter.memory.recall import RecallResult
+
 
 def test_texts_in_quotes_are_a_memory_each_and_words_without_are_one(cli: Cli) -> None:
     two = cli.ok("remember", "green tea", "the red door", "--json")
@@ -115,6 +117,19 @@ def test_a_type_that_is_none_is_named_where_nothing_is_found(cli: Cli) -> None:
 
     assert all("unknown type `note`; use `item` for notes, or `ai`" in each for each in said)
     assert cli.json("recall", "Mia", "--type", "item")["hits"]
+
+
+def test_recall_as_json_has_the_names_of_python(cli: Cli) -> None:
+    cli.remember("The door code is 4711")
+
+    found = cli.json("recall", "door code?", "--mode", "words")
+
+    assert set(found) - {"hits", "unembedded"} == {
+        "considered", "left_out", "mode", "question", "reranking", "spread",
+    }  # fmt: skip
+    assert set(found) - {"hits"} <= set(vars(RecallResult()))
+    assert found["mode"] == "words"
+    assert found["question"] == "looks for door, code"
 
 
 def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:

@@ -55,6 +55,7 @@ It is given `embeddings=` and `audit=`, too, if it takes arguments of these name
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9.+-]*")
 _HALF_AN_ADDRESS = lazy_pattern(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
 _HALF_A_SERVER = lazy_pattern(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]):\d{1,5}(/.*)?")
+_FILE_URI = lazy_pattern(r"(?i)file:(//)?(?P<path>[^?]+)")
 _WAYS = "use `sqlite:///file.db`, a path, `memory://`, `postgresql://…` or `redis://…`"
 _SERVERS = ("http://", "https://")
 
@@ -224,6 +225,12 @@ def _file(url: object) -> str | None:
     if not isinstance(url, str) or not url:
         raise QueryError(f"{url!r} is not a valid store URL; {_WAYS}")
     scheme, mark, rest = url.partition("://")
+    if (uri := _FILE_URI.match(url)) and "file" not in known_schemes():
+        # SQLite knows such addresses; here, it would be a file whose name begins with `file:`.
+        raise QueryError(
+            f"`{url}` is not a valid store URL; write the path `{uri['path']}`, or "
+            f"`sqlite:///{uri['path']}`"
+        )
     if not mark:
         if _HALF_AN_ADDRESS.match(url):
             # It would be a file of that odd name, and hardly anybody means that.

@@ -146,8 +146,11 @@ def _print(run: CommandContext, result: "RecallResult", *, waiting: int, explain
         run.out.data(
             {
                 "hits": [hit_json(hit) for hit in result],
+                "mode": result.mode,
+                "question": result.question,
+                "spread": result.spread,
                 "considered": result.considered,
-                "waiting": waiting,
+                "unembedded": waiting,
                 "left_out": [left_out_json(each) for each in result.left_out],
                 "reranking": None if result.reranking is None else asdict(result.reranking),
             }
