@@ -20,7 +20,8 @@ from orbiter.memory import (
     validate,
 )
 from orbiter.memory.context import Context, ContextManager, prompt_fence
-from orbiter.memory.context._layout import fit_rounds, shorten
+from orbiter.memory.context._layout import fit_rounds
+from orbiter.memory.context.entries import shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
 from orbiter.memory.conversation import estimate_tokens, tokens
 from orbiter.memory.conversation.tokens import TokenCounter

@@ -310,3 +310,31 @@ async def test_what_was_said_last_has_a_place_after_many_rounds() -> None:
     kept = summaries["conversation"].splitlines()
     assert "October" in kept[-1]
     assert sum("User: " in line for line in kept) == len(kept) == 4
+
+
+async def test_a_long_result_of_a_tool_is_not_quoted_at_length() -> None:
+    prices = "price " + "x" * 700 + " " + "of a thing " * 60
+    text = f"[HUMAN]: What does it cost?\n[TOOL]: {prices}\n[AI]: It costs 12 euros."
+
+    once = await ExtractiveSummarizer().summarize(text)
+    twice = await ExtractiveSummarizer().summarize(
+        "".join(f"[SUMMARY]: {line}\n" for line in [*once.splitlines(), f"Tool: {prices}"])
+    )
+
+    for summary in (once, twice):
+        assert "Assistant: It costs 12 euros." in summary
+        results = [line for line in summary.splitlines() if line.startswith("Tool: price")]
+        assert results
+        assert all(len(line) <= 170 and line.endswith("…") for line in results)
+
+
+async def test_a_sentence_is_in_a_summary_once() -> None:
+    text = "\n".join(
+        f"[{kind}]: The launch is on 7 July 2026{end}"
+        for end in (".", "")
+        for kind in ("SUMMARY", "HUMAN", "AI", "HUMAN", "TOOL")
+    )
+
+    summary = await ExtractiveSummarizer().summarize(text)
+
+    assert summary == "The launch is on 7 July 2026."

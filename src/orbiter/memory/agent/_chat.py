@@ -334,7 +334,8 @@ class Chat(ScopedHandle):
                     format=format,
                 )
                 # A message that has no room in the conversation may still be a memory.
-                missing = in_chat.intersection(each.id for each in context.dropped if each.id)
+                lost = (each.id for each in context.dropped if each.reason != "shortened")
+                missing = in_chat.intersection(id for id in lost if id)
                 in_chat -= missing
                 if all(hit.item.id not in missing for hit in hits):
                     known = {item.id for item in said}.union(hit.item.id for hit in memories)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory.context._layout import PRIORITY, Draft, Dropped, compose
+from orbiter.memory.context._layout import PRIORITY, Draft, compose
 from orbiter.memory.context._section_sources import (
     ConversationSource,
     Recall,
@@ -25,6 +25,7 @@ from orbiter.memory.context._section_sources import (
 )
 from orbiter.memory.context._sections import Costs, Parts, Section
 from orbiter.memory.context.entries import (
+    Dropped,
     Interaction,
     Memory,
     Reason,
@@ -262,7 +263,8 @@ class ContextManager:
         answer are left out, or with *min_relevance* those below it. A task that the conversation
         asks already, with nothing but tools' answers since, is not asked again in the messages.
         `QueryError` if the persona and the task alone exceed the budget; *budget* replaces the
-        manager's for this call, and holds for the text and for the messages of *format*.
+        manager's for this call, and holds for the text and for the messages of *format*. Messages
+        too long for their part of it are shortened, as is a task that is the newest of them.
         """
         _check_task(input_query)
         if not isinstance(summary, str | None):

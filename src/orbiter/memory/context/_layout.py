@@ -4,11 +4,11 @@ Stable parts first: persona, notice, summary, conversation; then what was recall
 alone; the task last. Sums are of parts and err high; the whole is counted before it leaves.
 """
 
-import unicodedata
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from orbiter.memory.context._sections import (
     TITLES,
@@ -17,11 +17,24 @@ from orbiter.memory.context._sections import (
     Parts,
     Prices,
     Section,
+    Shorten,
     find_visible,
     join,
+    share_of,
+    shortened_round,
+    spoken_cost,
 )
-from orbiter.memory.context.entries import Candidate, Reason, TrustRule, fit_lines, speaker
-from orbiter.memory.context.prompt_fence import NOTICE, Entry, closing_line
+from orbiter.memory.context.entries import (
+    Candidate,
+    Dropped,
+    Reason,
+    TrustRule,
+    drop,
+    fit_entries,
+    round_down,
+    speaker,
+)
+from orbiter.memory.context.prompt_fence import NOTICE, closing_line
 from orbiter.memory.conversation.tokens import (
     CONVERSATION_TOKENS,
     MESSAGE_TOKENS,
@@ -41,143 +54,18 @@ from orbiter.memory.model.items import (
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LEAST = 20
-"""Characters of a shortened entry below which it is not worth showing."""
-_SHORT = 80
-"""Tokens of an entry that is shown whole or not at all: half a sentence answers nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """Something that was left out, and the tokens it would have cost."""
-
-    section: str
-    source: str
-    reason: Reason
-    tokens: int
-    id: str | None = None
-
-
-Cost = Callable[[Entry], int]
-
-
-def fit_entries(
-    section: str, candidates: Sequence[Candidate], room: int | None, *, cost: Cost
-) -> tuple[list[Candidate], list[Dropped]]:
-    """Return what fits in *room* tokens, in order, and what was left out.
-
-    If not all fit, the first ones matter most: each is taken if there is still room for it. One
-    that wants more than half of the room is shortened to half of what is left by then, so it
-    leaves something for those behind it; if half is too little for any of it, it has all. A short
-    one is shortened only if there would be none.
-    """
-    if room is None:
-        return list(candidates), []
-    wants = [cost(candidate.entry) for candidate in candidates]
-    if sum(wants) <= room:
-        return list(candidates), []
-    most = room // 2
-    kept: list[Candidate] = []
-    dropped: list[Dropped] = []
-    for place, (candidate, want) in enumerate(zip(candidates, wants, strict=True), start=1):
-        entry: Entry | None = candidate.entry
-        if want > most and (want > _SHORT or (want > room and not kept)):
-            half = room if place == len(candidates) else room // 2
-            entry = _fitting(candidate.entry, want, half, cost) or _fitting(
-                candidate.entry, want, room, cost
-            )
-        taken = cost(entry) if entry else 0
-        if entry is None or taken > room:
-            dropped.append(drop(section, candidate, "budget", want))
-            continue
-        room -= taken
-        kept.append(replace(candidate, entry=entry))
-        if entry is not candidate.entry:
-            dropped.append(drop(section, candidate, "shortened", want - taken))
-    return kept, dropped
-
-
-def _fitting(entry: Entry, want: int, room: int, cost: Cost) -> Entry | None:
-    """Return *entry*, which costs *want*, or as much of it as fits in *room*."""
-    if want <= room:
-        return entry
-    lines = fit_lines(entry, room, cost=cost) if entry.source == "summary" else None
-    return lines or shorten(entry, room, cost=cost)
-
-
-def round_down(room: int) -> int:
-    """Return the next round number up to *room*: a power of two, or one and a half of it."""
-    spare = max(room.bit_length() - 2, 0) if room > 0 else 0
-    return room >> spare << spare
-
-
-def drop(section: str, candidate: Candidate, reason: Reason, tokens: int) -> Dropped:
-    """Return the report of a candidate that is not shown, or not whole."""
-    return Dropped(section, candidate.entry.source, reason, tokens, candidate.id)
-
-
-def shorten(entry: Entry, room: int, *, cost: Cost) -> Entry | None:
-    """Return the longest beginning of *entry* that fits in *room* and says how much is missing.
-
-    `None` if next to nothing would be left. No character that people see as one is cut.
-    """
-    if room < 0:
-        return None
-
-    def short(length: int) -> Entry:
-        end = _whole_characters(entry.content, length)
-        missing = len(entry.content) - end
-        return replace(entry, content=f"{entry.content[:end]}… [{missing:,} more characters]")
-
-    # From below: counting a megabyte over and over would take seconds.
-    fits, length = 0, _LEAST
-    while length < len(entry.content) and cost(short(length)) <= room:
-        fits, length = length, length * 2
-    over = min(length, len(entry.content))
-    while over - fits > 1:
-        middle = (fits + over) // 2
-        if cost(short(middle)) <= room:
-            fits = middle
-        else:
-            over = middle
-    best = short(fits)
-    # A counter need not grow with the text; what is returned fits in any case.
-    return best if fits >= _LEAST and cost(best) <= room else None
-
-
-def _whole_characters(text: str, end: int) -> int:
-    """Return the last place up to *end* that divides no visible character."""
-    for place in range(end, max(end - 64, 0), -1):
-        if not _continues(text, place):
-            return place
-    return end
-
-
-def _continues(text: str, place: int) -> bool:
-    """Tell whether the character at *place* belongs to the one before it."""
-    if place >= len(text):
-        return False
-    char, before = text[place], text[place - 1]
-    if char in "\u200c\u200d" or before == "\u200d" or unicodedata.category(char)[0] == "M":
-        return True
-    if "\U0001f3fb" <= char <= "\U0001f3ff" or "\U000e0020" <= char <= "\U000e007f":
-        return True  # skin tones, and the letters of regional flags
-    if char == "\n" and before == "\r":
-        return True
-    if not _is_flag(char):
-        return False
-    flags = 0
-    while flags < place and _is_flag(text[place - flags - 1]):
-        flags += 1
-    return flags % 2 == 1  # a flag is a pair of letters
-
-
-def _is_flag(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
+def _as_it_is(_unit: Unit, _room: int) -> Unit | None:
+    return None
 
 
 def fit_rounds(
-    units: Sequence[Unit], room: int, *, cost: Callable[[MemoryItem], int]
+    units: Sequence[Unit],
+    room: int,
+    *,
+    cost: Callable[[MemoryItem], int],
+    shorten: Shorten = _as_it_is,
 ) -> list[MemoryItem]:
     """Return the newest rounds that fit in *room* tokens, oldest first, system messages included.
 
@@ -185,6 +73,9 @@ def fit_rounds(
     cache can use it again. So of the rounds that keep at least half of the room filled, the window
     starts at the one that begins at the *roundest* moment: the same start serves for many turns,
     whoever asks, however much of the conversation was read, and nothing is remembered for it.
+
+    A round that would not fit even alone is shortened, if more than half of the room would stay
+    empty without it.
     """
     items = [item for unit in units for item in unit]
     systems = [item for item in items if role_of(item) == "system"]
@@ -193,20 +84,31 @@ def fit_rounds(
     starts: dict[int, int] = {}
     total = 0
     for number in range(len(rounds) - 1, -1, -1):
-        total += sum(map(cost, rounds[number]))
-        if systems:
-            total -= sum(cost(item) for item in rounds[number] if role_of(item) == "system")
+        first = rounds[number][0]
+        tokens = spoken_cost(rounds[number], cost)
+        if tokens > left and 2 * total < left:
+            short = shortened_round(rounds, number, left - total, cost=cost, shorten=shorten)
+            rounds[number] = short or rounds[number]
+            tokens = spoken_cost(rounds[number], cost)
+        total += tokens
         if total > left:
             break
         starts[number] = total
+        if role_of(rounds[number][0][0]) != role_of(first[0]):
+            break  # an older question would pass for the one that is left out
     if rounds and not starts:  # not even the newest round fits
-        return _without_half(_trimmed(items, room, cost), rounds[-1])
+        return _without_half(_trimmed(items, room, cost), _flat(rounds[-1]))
     filled = [number for number, kept in starts.items() if kept * 2 >= left]
     start = min(starts, default=0)
     if filled and start:  # else all of it fits
-        start = max(filled, key=lambda number: _roundness(rounds[number - 1][0], rounds[number][0]))
-    before = [item for each in rounds[:start] for item in each if role_of(item) == "system"]
-    return before + [item for each in rounds[start:] for item in each]
+        heads = [each[0][0] for each in rounds]
+        start = max(filled, key=lambda number: _roundness(heads[number - 1], heads[number]))
+    before_it = [item for item in _flat(chain(*rounds[:start])) if role_of(item) == "system"]
+    return before_it + _flat(chain(*rounds[start:]))
+
+
+def _flat(units: Iterable[Unit]) -> list[MemoryItem]:
+    return [item for unit in units for item in unit]
 
 
 def _without_half(kept: list[MemoryItem], newest: Sequence[MemoryItem]) -> list[MemoryItem]:
@@ -237,15 +139,15 @@ def _microseconds(item: MemoryItem) -> int:
     return (item.created_at - _EPOCH) // timedelta(microseconds=1)
 
 
-def _rounds(units: Sequence[Unit]) -> Iterator[list[MemoryItem]]:
-    items: list[MemoryItem] = []
+def _rounds(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    held: list[Unit] = []
     for unit in units:
-        if role_of(unit[0]) == "human" and items:
-            yield items
-            items = []
-        items += unit
-    if items:
-        yield items
+        if role_of(unit[0]) == "human" and held:
+            yield held
+            held = []
+        held.append(unit)
+    if held:
+        yield held
 
 
 def _trimmed(
@@ -263,7 +165,7 @@ def _trimmed(
 
 
 PRIORITY = ("memories", "recent", "conversation")
-"""The sections that may shrink, the one kept longest first; persona and task are never cut.
+"""The sections that may shrink, the one kept longest first; the persona is never cut.
 
 Each takes what it wants if the ones behind it still get all they want, otherwise at most half of
 what is left, so none can starve the others; the last one takes the rest.
@@ -297,19 +199,38 @@ def compose(
     costs: Costs,
     format: Format,
 ) -> Draft:
-    """Return the fullest draft within *budget*; `QueryError` if persona and task do not fit."""
-    prices = Prices(parts, counter=counter, trust=trust, secret=secret, costs=costs)
-    layout = _Layout(parts, prices, priority=priority, trust=trust, format=format)
+    """Return the fullest draft within *budget*; `QueryError` if persona and task do not fit.
+
+    A task that is the newest message of the conversation's user is shortened where need be.
+    """
+
+    def layout_of(parts: Parts) -> _Layout:
+        prices = Prices(parts, counter=counter, trust=trust, secret=secret, costs=costs)
+        return _Layout(parts, prices, priority=priority, trust=trust, format=format)
+
+    layout = layout_of(parts)
     if budget is None:
         return layout.draft(None)
     least = layout.draft(-1, is_trial=True)
-    if least.tokens > budget:
-        who = f"the persona ({counter(parts.persona):,} tokens), " if parts.persona else ""
-        raise QueryError(
-            f"{who}the task ({counter(parts.task):,} tokens) and what always comes with it need "
-            f"{least.tokens:,} tokens, the budget is {budget:,}; raise `budget`, or shorten "
-            f"{'the persona or ' if who else ''}the task"
-        )
+    if least.tokens <= budget:
+        return _fullest(layout, least, budget)
+    short = layout.with_short_task(least.tokens, budget)
+    if short is not None:
+        layout = layout_of(short[0])
+        lesser = layout.draft(-1, is_trial=True)
+        if lesser.tokens <= budget:
+            draft = _fullest(layout, lesser, budget)
+            return replace(draft, dropped=(*draft.dropped, short[1]))
+    who = f"the persona ({counter(parts.persona):,} tokens), " if parts.persona else ""
+    raise QueryError(
+        f"{who}the task ({counter(parts.task):,} tokens) and what always comes with it need "
+        f"{least.tokens:,} tokens, the budget is {budget:,}; raise `budget`, or shorten "
+        f"{'the persona or ' if who else ''}the task"
+    )
+
+
+def _fullest(layout: "_Layout", least: Draft, budget: int) -> Draft:
+    """Return the fullest draft within *budget*, which holds the *least* one."""
     room = budget - least.tokens - _SLACK
     while room > 0:
         draft = layout.draft(room)
@@ -346,6 +267,29 @@ class _Layout:
             drop(name, each, reason, prices.entry(each.entry))
             for name, each, reason in self._visible.refused
         ]
+
+    def with_short_task(self, least: int, budget: int) -> tuple[Parts, Dropped] | None:
+        """Return the parts with a task short enough for *budget*, and what was left out of it.
+
+        `None` if it is no message of a user, or there is no room. All without it cost *least*.
+        """
+        question = self._visible.question
+        if question is None:
+            return None
+        task = self._prices.text(self._parts.task)
+        free = budget - (least - task)
+        others = (self._want(name) for name in ("summary", *self._priority))
+        # If tools have answered it already, it stands in the conversation, too.
+        is_last = not any(unit[0] is question for unit in self._visible.units)
+        copy = self._prices.shortened_item(
+            question, share_of(free, others) if is_last else free // 4
+        )
+        if copy is None:
+            return None
+        history = [copy if item is question else item for item in self._parts.history]
+        parts = replace(self._parts, task=copy.content, history=history)
+        left = task - self._prices.text(copy.content)
+        return parts, Dropped("task", speaker(question), "shortened", left, question.id)
 
     def draft(self, room: int | None, *, is_trial: bool = False) -> Draft:
         """Return the layout with *room* tokens for all that may shrink; none if it is negative.
@@ -415,8 +359,8 @@ class _Layout:
                 share = self._share(room, name, self._priority[place:])
                 share -= self._prices.frame(name)
             if name == "conversation":
-                items, others = self._fit_conversation(share)
-                lost = [] if is_trial else [self._drop_item(item, "budget") for item in others]
+                items = self._fit_conversation(share)
+                lost = [] if is_trial else self._lost(items)
             else:
                 wanted = self._visible.candidates[name]
                 chosen[name], lost = fit_entries(name, wanted, share, cost=self._prices.entry)
@@ -480,14 +424,30 @@ class _Layout:
             wants = [self._prices.entry(each.entry) for each in self._visible.candidates[name]]
         return sum(wants) + self._prices.frame(name) if wants else 0
 
-    def _fit_conversation(self, room: int | None) -> tuple[list[MemoryItem], list[MemoryItem]]:
-        units = self._visible.units
-        items = [item for unit in units for item in unit]
+    def _fit_conversation(self, room: int | None) -> list[MemoryItem]:
         if room is None:
-            return items, []
-        kept = fit_rounds(units, room, cost=self._prices.item) if room >= 0 else []
-        held = {id(item) for item in kept}
-        return kept, [item for item in items if id(item) not in held]
+            return _flat(self._visible.units)
+        if room < 0:
+            return []
+        units, cost = self._visible.units, self._prices.item
+        return fit_rounds(units, room, cost=cost, shorten=self._shortened)
+
+    def _shortened(self, unit: Unit, room: int) -> Unit | None:
+        # What is asked now stands below as the task, whole, if it has no room here.
+        return None if unit[0] is self._visible.question else self._prices.shortened(unit, room)
+
+    def _lost(self, kept: Sequence[MemoryItem]) -> list[Dropped]:
+        """Return what is missing of the conversation if *kept* is shown."""
+        copies = {id(self._prices.original(item)): item for item in kept}
+        lost = []
+        for item in _flat(self._visible.units):
+            copy = copies.get(id(item))
+            if copy is None:
+                lost.append(self._drop_item(item, "budget"))
+            elif copy is not item:
+                whole = self._drop_item(item, "shortened")
+                lost.append(replace(whole, tokens=whole.tokens - self._prices.item(copy)))
+        return lost
 
     def _drop_item(self, item: MemoryItem, reason: Reason) -> Dropped:
         return Dropped("conversation", speaker(item), reason, self._prices.item(item), item.id)

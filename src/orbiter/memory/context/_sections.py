@@ -1,7 +1,7 @@
 """Sections of a context: what may be shown at all, what that looks like, and what it costs."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from itertools import chain
@@ -12,6 +12,8 @@ from orbiter.memory.context.entries import (
     Reason,
     TrustRule,
     message_entries,
+    round_down,
+    shorten_text,
 )
 from orbiter.memory.context.prompt_fence import (
     NOTICE,
@@ -19,6 +21,7 @@ from orbiter.memory.context.prompt_fence import (
     derive_mark,
     enclose,
     entry_line,
+    escape,
     message_line,
     new_mark,
 )
@@ -27,8 +30,10 @@ from orbiter.memory.conversation.tokens import (
     TokenCounter,
     adds_up,
     item_tokens,
+    split_budget,
 )
 from orbiter.memory.conversation.windows import Unit, newest_first, stands_alone, walk_units
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryStatus, role_of
 
 
@@ -202,6 +207,9 @@ class Prices:
         self._parts = parts
         self._lines: dict[Entry, str] = {}
         self._prices: dict[Entry, int] = {}
+        self._originals: dict[int, tuple[MemoryItem, MemoryItem]] = {}
+        """Copies with another text, and what they are copies of: by ids, so they live as long."""
+        self._shortened: dict[tuple[int, int], MemoryItem | None] = {}
         self.stable, volatile = _marks(parts, secret)
         self.marks = (self.stable, volatile)
 
@@ -236,6 +244,59 @@ class Prices:
             cost = self._costs[key] = max(lines, item_tokens(item, counter=self.count))
         self._own[id(item)] = cost
         return cost
+
+    def shortened(self, unit: Unit, room: int) -> Unit | None:
+        """Return *unit* with its longest texts shortened to fit in *room*; `None` if none can be.
+
+        All else stays as it is: calls, pictures, and texts that need less than their share.
+        """
+        bare = [self._bare_cost(item) for item in unit]
+        wants = {str(place): self.item(item) - bare[place] for place, item in enumerate(unit)}
+        if sum(bare) > room:
+            return None
+        shares = split_budget(room - sum(bare), wants)
+        short: Unit = []
+        for (place, share), item in zip(shares.items(), unit, strict=True):
+            is_whole = share >= wants[place]
+            copy = item if is_whole else self.shortened_item(item, round_down(share))
+            if copy is None:
+                return None
+            short.append(copy)
+        return short
+
+    def shortened_item(self, item: MemoryItem, room: int) -> MemoryItem | None:
+        """Return a copy of *item* whose text fits in *room*, or `None`; the same each time."""
+        key = id(item), room
+        if key not in self._shortened:
+            total = self.item(item) - self._bare_cost(item)
+            text = shorten_text(item.content, room, counter=self.text, total=total)
+            self._shortened[key] = None if text is None else self._with_text(item, text)
+        return self._shortened[key]
+
+    def original(self, item: MemoryItem) -> MemoryItem:
+        """Return the item that *item* is a shortened copy of, or itself."""
+        return self._originals.get(id(item), (item, item))[1]
+
+    def _with_text(self, item: MemoryItem, text: str) -> MemoryItem:
+        copy = copy_item(item).model_copy(update={"content": text})
+        self._originals[id(copy)] = copy, item
+        return copy
+
+    def _bare_cost(self, item: MemoryItem) -> int:
+        """Return what a message costs besides its text."""
+        if len(item.content) <= 1:
+            return self.item(item)
+        key = id(item), -1
+        bare = self._shortened.get(key)
+        if bare is None:
+            bare = self._shortened[key] = self._with_text(item, "x")
+        return min(self.item(bare) - self.count("x"), self.item(item))
+
+    def text(self, text: str) -> int:
+        """Return what a text costs in the form in which it costs more, on its own."""
+        escaped = escape(text, marks=self.marks)
+        cost = self._count_once(text)
+        return cost if escaped is text else max(cost, self._count_once(escaped))
 
     def frame(self, name: str) -> int:
         """Return what a section costs besides its entries."""
@@ -350,3 +411,76 @@ def _name(history: Sequence[MemoryItem]) -> str:
     if scope.session_id is None:
         return history[0].id
     return json.dumps([scope.user_id, scope.agent_id, scope.session_id])
+
+
+Shorten = Callable[[Unit, int], Unit | None]
+"""Returns a unit whose long texts are shortened to fit in so many tokens; `None` if none can be."""
+
+
+def spoken_cost(units: Sequence[Unit], cost: Callable[[MemoryItem], int]) -> int:
+    """Return what a round costs without the system's messages, which are paid for already."""
+    return sum(cost(item) for unit in units for item in unit if role_of(item) != "system")
+
+
+def share_of(room: int, others: Iterable[int]) -> int:
+    """Return what one may take of *room*: half of it, or all that the *others* do not want."""
+    most = room
+    for want in others:
+        most -= want
+        if most <= room // 2:
+            return room // 2
+    return most
+
+
+def shortened_round(
+    rounds: Sequence[Sequence[Unit]],
+    number: int,
+    room: int,
+    *,
+    cost: Callable[[MemoryItem], int],
+    shorten: Shorten,
+) -> list[Unit] | None:
+    """Return a round shortened to fit in *room*, of which earlier ones may want their share.
+
+    `None` if next to nothing would be left of it, or only half of an answered round.
+    """
+    spoken = [unit for unit in rounds[number] if role_of(unit[0]) != "system"]
+    before = (spoken_cost(each, cost) for each in reversed(rounds[:number]))
+    kept = _fit_steps(spoken, share_of(room, before), cost=cost, shorten=shorten)
+    is_newest = number == len(rounds) - 1
+    if is_newest and len(kept) < len(spoken):  # what was said before takes the place of no step
+        kept = _fit_steps(spoken, room, cost=cost, shorten=shorten)
+    is_open = is_newest and role_of(spoken[-1][-1]) == "tool"
+    if not kept or not (is_open or {id(spoken[0]), id(spoken[-1])} <= kept.keys()):
+        return None
+    return [
+        kept.get(id(unit), unit)
+        for unit in rounds[number]
+        if id(unit) in kept or role_of(unit[0]) == "system"
+    ]
+
+
+def _fit_steps(
+    spoken: Sequence[Unit], room: int, *, cost: Callable[[MemoryItem], int], shorten: Shorten
+) -> dict[int, Unit]:
+    """Return what fits in *room* of a round, by the id of the unit: its question, its newest steps.
+
+    Each may take half of what is left, or all that those behind it do not want.
+    """
+    pinned = int(role_of(spoken[0][0]) == "human")
+    steps = [*spoken[:pinned], *spoken[pinned:][::-1]]
+    wants = [sum(map(cost, unit)) for unit in steps]
+    others = sum(wants)
+    kept: dict[int, Unit] = {}
+    for place, (unit, want) in enumerate(zip(steps, wants, strict=True)):
+        others -= want
+        share = max(room // 2, room - others)
+        short = unit if want <= share else shorten(unit, share)
+        if short is None and place >= pinned:
+            short = unit if want <= room else shorten(unit, room)
+            if short is None:
+                break
+        if short is not None:
+            kept[id(unit)] = short
+            room -= sum(map(cost, short))
+    return kept

@@ -1,14 +1,20 @@
-"""Entries of a context: what is remembered, who said it, when, how far to trust it."""
+"""Entries of a context: what is remembered, who said it, when, how far to trust it.
+
+What has no room is shortened here, and nowhere else.
+"""
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Literal
 
 from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.context.prompt_fence import Entry, Trust
+from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactMemory, dated
@@ -28,6 +34,8 @@ from orbiter.memory.model.validation import StructuralMeta
 __all__ = [
     "PLAIN_SPEAKERS",
     "Candidate",
+    "Cost",
+    "Dropped",
     "Interaction",
     "Memory",
     "Reason",
@@ -35,9 +43,14 @@ __all__ = [
     "candidate",
     "check_memories",
     "default_trust",
+    "drop",
+    "fit_entries",
     "fit_lines",
     "memory_entry",
     "message_entries",
+    "round_down",
+    "shorten",
+    "shorten_text",
     "speaker",
 ]
 
@@ -110,6 +123,14 @@ class Candidate:
     id: str | None = None
     refused: Reason | None = None
 
+
+_LEAST = 20
+"""Characters of a shortened entry below which it is not worth showing."""
+_SHORT = 80
+"""Tokens of an entry that is shown whole or not at all: half a sentence answers nothing."""
+_TRIES = 8
+_NEAR = 64
+"""Characters that a cut moves to stand between lines or words: half a number is another number."""
 
 _TELLING = re.compile(r"\d+|(?<=[a-z,;] )(?!I\b)[A-Z]|[@#/_]|[A-Z]{2,}")
 _MAX_LINES = 200
@@ -263,3 +284,176 @@ def candidate(memory: Memory, trust: TrustRule, *, refused: Reason | None = None
 def _minute(time: datetime) -> datetime:
     # Nobody needs the microseconds, and each digit costs.
     return time.replace(second=0, microsecond=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something that was left out, and the tokens it would have cost."""
+
+    section: str
+    source: str
+    reason: Reason
+    tokens: int
+    id: str | None = None
+
+
+Cost = Callable[[Entry], int]
+
+
+def fit_entries(
+    section: str, candidates: Sequence[Candidate], room: int | None, *, cost: Cost
+) -> tuple[list[Candidate], list[Dropped]]:
+    """Return what fits in *room* tokens, in order, and what was left out.
+
+    If not all fit, the first ones matter most: each is taken if there is still room for it. One
+    that wants more than half of the room is shortened to half of what is left by then, so it
+    leaves something for those behind it; if half is too little for any of it, it has all. A short
+    one is shortened only if there would be none.
+    """
+    if room is None:
+        return list(candidates), []
+    wants = [cost(candidate.entry) for candidate in candidates]
+    if sum(wants) <= room:
+        return list(candidates), []
+    most = room // 2
+    kept: list[Candidate] = []
+    dropped: list[Dropped] = []
+    for place, (candidate, want) in enumerate(zip(candidates, wants, strict=True), start=1):
+        entry: Entry | None = candidate.entry
+        if want > most and (want > _SHORT or (want > room and not kept)):
+            half = room if place == len(candidates) else room // 2
+            entry = _fitting(candidate.entry, want, half, cost) or _fitting(
+                candidate.entry, want, room, cost
+            )
+        taken = cost(entry) if entry else 0
+        if entry is None or taken > room:
+            dropped.append(drop(section, candidate, "budget", want))
+            continue
+        room -= taken
+        kept.append(replace(candidate, entry=entry))
+        if entry is not candidate.entry:
+            dropped.append(drop(section, candidate, "shortened", want - taken))
+    return kept, dropped
+
+
+def _fitting(entry: Entry, want: int, room: int, cost: Cost) -> Entry | None:
+    """Return *entry*, which costs *want*, or as much of it as fits in *room*."""
+    if want <= room:
+        return entry
+    lines = fit_lines(entry, room, cost=cost) if entry.source == "summary" else None
+    return lines or shorten(entry, room, cost=cost)
+
+
+def round_down(room: int) -> int:
+    """Return the next round number up to *room*: a power of two, or one and a half of it."""
+    spare = max(room.bit_length() - 2, 0) if room > 0 else 0
+    return room >> spare << spare
+
+
+def drop(section: str, candidate: Candidate, reason: Reason, tokens: int) -> Dropped:
+    """Return the report of a candidate that is not shown, or not whole."""
+    return Dropped(section, candidate.entry.source, reason, tokens, candidate.id)
+
+
+def shorten(entry: Entry, room: int, *, cost: Cost) -> Entry | None:
+    """Return the longest beginning of *entry* that fits in *room* and says how much is missing.
+
+    `None` if next to nothing would be left. No character that people see as one is cut.
+    """
+    if room < 0:
+        return None
+
+    def short(length: int) -> Entry:
+        end = _whole_characters(entry.content, length)
+        missing = len(entry.content) - end
+        return replace(entry, content=f"{entry.content[:end]}… [{missing:,} more characters]")
+
+    # From below: counting a megabyte over and over would take seconds.
+    fits, length = 0, _LEAST
+    while length < len(entry.content) and cost(short(length)) <= room:
+        fits, length = length, length * 2
+    over = min(length, len(entry.content))
+    while over - fits > 1:
+        middle = (fits + over) // 2
+        if cost(short(middle)) <= room:
+            fits = middle
+        else:
+            over = middle
+    best = short(fits)
+    # A counter need not grow with the text; what is returned fits in any case.
+    return best if fits >= _LEAST and cost(best) <= room else None
+
+
+def shorten_text(text: str, room: int, *, counter: TokenCounter, total: int) -> str | None:
+    """Return the beginning and the end of *text*, with a line between that says what is missing.
+
+    They have at most *room* tokens as *counter* counts; the text has *total*. `None` if next to
+    nothing would be left. Only what is kept is counted, so a huge text costs no more than others.
+    """
+    if total <= room:
+        return text
+    best, most = None, 0
+    length = len(text) * max(room, 0) // total
+    for _ in range(_TRIES):
+        length = min(length, len(text) - 1)
+        if length < _LEAST:
+            break
+        before = text[: _cut(text, length - length // 2, forward=False)]
+        after = text[_cut(text, len(text) - length // 2, forward=True) :]
+        missing = max(total - counter(before) - counter(after), 1)
+        short = f"{before}\n[… {missing:,} of {total:,} tokens left out …]\n{after}"
+        cost = max(counter(short), 1)
+        if cost <= room and length > most:
+            best, most = short, length
+        if cost <= room and (cost * 16 >= room * 15 or length <= most // 2):
+            break
+        # The ends may be denser than the whole.
+        fitting = length * room // cost
+        length = fitting if cost <= room else min(fitting, length - length // 16 - 1)
+        if best is not None and length <= most:
+            break
+    return best
+
+
+def _cut(text: str, place: int, *, forward: bool) -> int:
+    """Return the nearest end of a line before or behind *place*, or else of a word, if it is near.
+
+    It never divides what people see as one character.
+    """
+    step = 1 if forward else -1
+    end = min(max(place + step * _NEAR, 0), len(text))
+    whole = [each for each in range(place, end, step) if not _continues(text, each)]
+    lines = (each for each in whole if text[each - forward : each - forward + 1] == "\n")
+    words = (each for each in whole if any(map(str.isspace, text[each - 1 : each + 1])))
+    return next(chain(lines, words), whole[0] if whole else place)
+
+
+def _whole_characters(text: str, end: int) -> int:
+    """Return the last place up to *end* that divides no visible character."""
+    for place in range(end, max(end - 64, 0), -1):
+        if not _continues(text, place):
+            return place
+    return end
+
+
+def _continues(text: str, place: int) -> bool:
+    """Tell whether the character at *place* belongs to the one before it."""
+    if place >= len(text):
+        return False
+    char, before = text[place], text[place - 1]
+    if char in "\u200c\u200d" or before == "\u200d" or unicodedata.category(char)[0] == "M":
+        return True
+    if "\U0001f3fb" <= char <= "\U0001f3ff" or "\U000e0020" <= char <= "\U000e007f":
+        return True  # skin tones, and the letters of regional flags
+    if char == "\n" and before == "\r":
+        return True
+    if not _is_flag(char):
+        return False
+    flags = 0
+    while flags < place and _is_flag(text[place - flags - 1]):
+        flags += 1
+    return flags % 2 == 1  # a flag is a pair of letters
+
+
+def _is_flag(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"

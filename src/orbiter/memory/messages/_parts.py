@@ -22,12 +22,13 @@ from orbiter.memory.messages._common import (
     objects_in,
     text_block,
     type_of,
+    with_text,
 )
 from orbiter.memory.messages.codec import Codec, Format, Message
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, ToolMemory, result_id, role_of
 
-__all__ = ["Part", "data_of", "in_words", "parts_of", "result_parts", "translated"]
+__all__ = ["Part", "data_of", "in_words", "parts_of", "result_parts", "says", "translated"]
 
 _DATA = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.+)", re.DOTALL)
 _CODECS: Mapping[Format, Codec] = {
@@ -322,7 +323,7 @@ def _translated_result(item: ToolMemory, format: Format) -> MemoryItem:
 
 
 def result_parts(item: ToolMemory) -> list[Part]:
-    """Return the texts, pictures and files of a result; none if its text was changed since."""
+    """Return the texts, pictures and files of a result; of a text that was changed, the new one."""
     if "anthropic" in item.native:
         blocks = objects_in(kept(item, "anthropic", dict).get("content"))
     elif "openai-responses" in item.native:
@@ -333,10 +334,15 @@ def result_parts(item: ToolMemory) -> list[Part]:
         response = _gemini.response_in(kept(item, "gemini", dict)) or {}
         said = [Part(item.content)] if item.content else []
         return [*said, *_of_gemini({"parts": response.get("parts")})]
+    if not says(item, blocks):
+        blocks = with_text(blocks, item.content, {"type": "text", "text": item.content})
+    return [part for part in _of_blocks(blocks) if part.kind in ("text", *_MEDIA)]
+
+
+def says(item: MemoryItem, blocks: list[Message]) -> bool:
+    """Tell whether a result still says what *blocks* do: its text may have been changed since."""
     # A screenshot has no text; the item has a word for it.
-    is_changed = (joined_text(blocks) or IMAGE) != (item.content or IMAGE)
-    parts = [] if is_changed else _of_blocks(blocks)
-    return [part for part in parts if part.kind in ("text", *_MEDIA)]
+    return (joined_text(blocks) or IMAGE) == (item.content or IMAGE)
 
 
 def _with_native(

@@ -22,7 +22,7 @@ from orbiter.memory.messages._common import (
     legal_name,
     objects_in,
 )
-from orbiter.memory.messages._parts import Part, data_of, in_words, parts_of, result_parts
+from orbiter.memory.messages._parts import Part, data_of, in_words, parts_of, result_parts, says
 from orbiter.memory.messages.codec import Message
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
@@ -103,7 +103,9 @@ def _result(item: ToolMemory, call: Call) -> Result:
     text = item.content
     if any(part.kind != "text" for part in parts):
         text = "\n".join(in_words(part).text for part in parts)
-    came = objects_in(kept(item, "anthropic", dict).get(BEDROCK)) if parts else []
+    native = kept(item, "anthropic", dict)
+    is_as_it_came = says(item, objects_in(native.get("content")))
+    came = objects_in(native.get(BEDROCK)) if is_as_it_came else []
     return Result(call, text, item.is_error, parts, came)
 
 

@@ -29,7 +29,11 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['’-]
 _SHORT = 20_000
 """Characters that are summed up at once: a few milliseconds. More are left to a thread."""
 
+_MAX_QUOTED = 160
+"""Characters that are quoted of what a tool returned: data, of which a summary keeps an idea."""
+
 _SUMMARY = "SUMMARY"
+_TOOL = "Tool"
 _SPEAKERS = {"HUMAN": "User", "AI": "Assistant", "ITEM": "Note"}
 """What kinds of messages are called; any other is called as its line calls it."""
 _SAID_BEFORE = re.compile(r"([A-Z][\w.-]*(?: [\w.-]+){0,2}): (.*)")
@@ -106,17 +110,28 @@ class ExtractiveSummarizer:
 
 def _sentences(prompt: str) -> Iterable[_Sentence]:
     lines = [(match[1], match[2]) for match in _LINE.finditer(prompt)] or [("", prompt)]
-    place = 0
+    place, seen = 0, set()
     for kind, line in lines:
         before = _SAID_BEFORE.fullmatch(line) if kind == _SUMMARY else None
         name = _speaker(kind) if before is None else before[1]
         for piece in _split(before[2] if before else line):
-            text = piece.strip()
+            text = _quoted(piece.strip(), name)
+            key = text.casefold().rstrip(".")  # a summary ends each of its lines with one
+            if key in seen:
+                continue
+            seen.add(key)
             words = frozenset(map(str.casefold, _WORD.findall(text) or [text]))
             if text:
                 said = f"{name}: {_ended(text)}" if name else _ended(text)
                 yield _Sentence(place, said, words, _weight(kind, text), kind == _SUMMARY)
                 place += 1
+
+
+def _quoted(text: str, name: str) -> str:
+    """Return a sentence as it is, but of a long one of a tool the beginning."""
+    if name != _TOOL or len(text) <= _MAX_QUOTED:
+        return text
+    return text[:_MAX_QUOTED].rsplit(maxsplit=1)[0].rstrip("…") + "…"
 
 
 def _speaker(kind: str) -> str:
