@@ -187,6 +187,17 @@ async def test_who_alone_is_called_by_name_is_the_user(
     assert (hits.get(notes[0], 0.0) > 0.3) is is_user
 
 
+async def test_what_the_model_cannot_read_is_no_answer() -> None:
+    notes = ("🍕🍕🍕", "👍", "完了", "!!!", "The door code is 4711")
+
+    for question in ("x", "q", "zz", "xyzzy", "the", "done"):
+        hits = await _recalled(notes, question, LocalEmbeddings())
+
+        assert [hit for hit in hits if hit[1] > 0.3] == [], question
+    read = dict(await _recalled(notes, "完了", LocalEmbeddings()))
+    assert read["完了"] > 0.5, "by its words"
+
+
 @BOTH
 async def test_what_speakers_say_of_themselves_is_theirs(model: LocalEmbeddings | None) -> None:
     tomas = NUMBERED.model_copy(update={"extra": {"speaker": "Tomas"}})
