@@ -9,6 +9,7 @@ from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.recall import RecallMode, recall
 
 ANN = MemoryMetadata(user_id="ann")
+KINDS = ("person", "pet", "number")
 BOTH = pytest.mark.parametrize("model", [None, LocalEmbeddings()], ids=["by words", "by both"])
 
 OF_ANOTHER_PERSON = """
@@ -77,6 +78,25 @@ OF_THE_PET = """
     私の猫の名前はルナです | 私の猫の名前は何ですか？
     Our dog is called Bruno, our cat Luna | What is our dog called?
 """
+OF_ANOTHER_NUMBER = """
+    Our Q4 target is 15 incidents | How many incidents did we have in Q3?
+    Room 12 is booked on Monday | Is room 14 booked on Monday?
+    Room 12 is booked on Monday | Is room 14 booked?
+    Raum 12 ist am Montag gebucht | Ist Raum 14 am Montag gebucht?
+    La salle 12 est réservée lundi | La salle 14 est-elle réservée lundi ?
+    We moved to Python 3.11 in May | When did we move to Python 3.12?
+"""
+OF_THE_NUMBER = """
+    Room 14 is booked on Monday | Is room 14 booked?
+    Room 14 is booked on Monday | Is room 14 booked on Monday?
+    Rooms 12 and 14 are booked on Monday | Is room 14 booked on Monday?
+    Rooms 12-16 are booked on Monday | Is room 14 booked on Monday?
+    Raum 14 ist am Montag gebucht | Ist Raum 14 am Montag gebucht?
+    We had 12 incidents in Q3 | How many incidents did we have in Q3?
+    We use Python 3.12 | Do we use Python 3?
+    I paid 30 euros for the ticket | Did I pay 20 euros for the ticket?
+    The meeting is on May 7 | Is the meeting on May 5?
+"""
 
 
 def _pairs(lines: str) -> list[tuple[str, str]]:
@@ -106,7 +126,7 @@ async def _each(lines: str, model: LocalEmbeddings | None) -> dict[tuple[str, st
 
 
 @BOTH
-@pytest.mark.parametrize("lines", [OF_ANOTHER_PERSON, OF_ANOTHER_PET], ids=["person", "pet"])
+@pytest.mark.parametrize("lines", [OF_ANOTHER_PERSON, OF_ANOTHER_PET, OF_ANOTHER_NUMBER], ids=KINDS)
 async def test_what_is_told_of_another_is_no_answer(
     lines: str, model: LocalEmbeddings | None
 ) -> None:
@@ -116,7 +136,7 @@ async def test_what_is_told_of_another_is_no_answer(
 
 
 @BOTH
-@pytest.mark.parametrize("lines", [OF_THE_PERSON, OF_THE_PET], ids=["person", "pet"])
+@pytest.mark.parametrize("lines", [OF_THE_PERSON, OF_THE_PET, OF_THE_NUMBER], ids=KINDS)
 async def test_what_is_told_of_whom_a_question_is_about_answers_it(
     lines: str, model: LocalEmbeddings | None
 ) -> None:
@@ -165,6 +185,17 @@ async def test_who_alone_is_called_by_name_is_the_user(
     hits = dict(await _recalled(notes, "Where do I work?", model, scope=NUMBERED))
 
     assert (hits.get(notes[0], 0.0) > 0.3) is is_user
+
+
+async def test_what_the_model_cannot_read_is_no_answer() -> None:
+    notes = ("🍕🍕🍕", "👍", "完了", "!!!", "The door code is 4711")
+
+    for question in ("x", "q", "zz", "xyzzy", "the", "done"):
+        hits = await _recalled(notes, question, LocalEmbeddings())
+
+        assert [hit for hit in hits if hit[1] > 0.3] == [], question
+    read = dict(await _recalled(notes, "完了", LocalEmbeddings()))
+    assert read["完了"] > 0.5, "by its words"
 
 
 @BOTH

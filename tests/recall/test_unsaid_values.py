@@ -27,6 +27,13 @@ UNSAID = """
     We travel with Mia in the second week of May | When is Mia's birthday?
     Ben and Lea moved in on 3 June | When is Ben's wedding?
     The report for Frau Winter has 12 pages | When is the deadline of the report?
+    Lena is in class 3, her teacher is Ms Wieland | How old is Lena?
+    Ordered a birthday present for Tomas: a torque wrench, 89 euros | How old is Tomas?
+    Lena's recital is on 3 May at 7:30 pm | How old is Lena?
+    Lena geht in Klasse 3 | Wie alt ist Lena?
+    I want to visit Japan one day | When did I visit Japan?
+    We would love to visit Japan with the kids | When did we visit Japan?
+    Quiero visitar Japón | ¿Cuándo visité Japón?
     Leo mag Dinosaurier | Wie alt ist Leo?
     Der Router steht im Flur | Was ist das Passwort vom Router?
     Le vélo est rouge | Combien a coûté le vélo ?
@@ -36,6 +43,14 @@ SAID = """
     The tent was eighty euros | How much did the tent cost?
     Parking is free on Sundays | How much does parking cost on Sundays?
     Leo turned six in March | How old is Leo?
+    Lena turned 7 in May | How old is Lena?
+    Lena is 7 and goes to class 2 | How old is Lena?
+    Tomas turns 40 on 3 May | How old is Tomas?
+    Tomas was born on 3 May 1980 | How old is Tomas?
+    The house was built in 1904 | How old is the house?
+    I visited Japan in 2019 and want to go again | When did I visit Japan?
+    I wanted to quit, and quit on Monday | When did I quit?
+    I want to visit Japan one day | When did I say that I want to visit Japan?
     My password for the router is tulipgarden | What is the password of the router?
     The wifi password is walnut-bridge | What is the password of the wifi?
     Router login: admin | What is the login of the router?

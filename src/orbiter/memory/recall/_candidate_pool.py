@@ -18,8 +18,10 @@ from orbiter.memory.model.items import (
 from orbiter.memory.tasks.offload import is_much_text
 
 __all__ = [
+    "OTHER_SCRIPTS",
     "Clusters",
     "Pool",
+    "QuestionVector",
     "are_many",
     "as_indexed",
     "as_stored",
@@ -30,6 +32,8 @@ __all__ = [
     "speaker_of",
 ]
 
+OTHER_SCRIPTS = "Что это такое? これは何ですか？ 这是什么？ 이것은 무엇입니까?"
+"""What a model that knows English only has no words for."""
 _EMPTY: Mapping[str, int] = MappingProxyType({})
 _STORED = "stored"
 _MANY = 40
@@ -150,6 +154,19 @@ class Clusters(NamedTuple):
         return bool(self.copies or self.series)
 
 
+class QuestionVector(NamedTuple):
+    """What a model makes of a question."""
+
+    whole: Sequence[float]
+    words: bytes
+    coverage: float = 1.0
+    """How well the model knows the language of the question, from 0 to 1."""
+    waiting: int = 0
+    """How many memories of the store are not embedded yet."""
+    elsewhere: float = 1.0
+    """How well the model knows texts in other scripts than Latin, and those without words."""
+
+
 class Pool(NamedTuple):
     """Items to choose from; those that do not match the filters only lend their context."""
 
@@ -170,6 +187,8 @@ class Pool(NamedTuple):
     """Items that are copies of many others, or differ from them in their numbers alone."""
     names: frozenset[str] = frozenset()
     """Names before a colon in the texts of those who speak."""
+    elsewhere: float = 1.0
+    """How well it knows texts in other scripts than Latin, and those without words."""
     own_names: frozenset[str] = frozenset()
     """Names that mean the user, as the items tell."""
 

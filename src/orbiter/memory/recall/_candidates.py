@@ -27,7 +27,9 @@ from orbiter.memory.model.protocols import (
 )
 from orbiter.memory.model.query import CosineQuery, Query, WordMatches
 from orbiter.memory.recall._candidate_pool import (
+    OTHER_SCRIPTS,
     Pool,
+    QuestionVector,
     are_many,
     as_indexed,
     is_talk,
@@ -55,7 +57,6 @@ from orbiter.memory.text.ranking import fuse_ranks
 __all__ = [
     "FirstLook",
     "Found",
-    "QuestionVector",
     "embed_question",
     "fill_pool",
     "gather",
@@ -114,17 +115,6 @@ class FirstLook(NamedTuple):
     names: frozenset[str]
     """Names before a colon in the texts of those who speak."""
     now: datetime
-
-
-class QuestionVector(NamedTuple):
-    """What a model makes of a question."""
-
-    whole: Sequence[float]
-    words: bytes
-    coverage: float = 1.0
-    """How well the model knows the language of the question, from 0 to 1."""
-    waiting: int = 0
-    """How many memories of the store are not embedded yet."""
 
 
 async def gather(
@@ -334,7 +324,8 @@ async def embed_question(
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE
     coverage = await store.embeddings.coverage(question.as_statement)
-    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)), waiting)
+    elsewhere = await store.embeddings.coverage(OTHER_SCRIPTS)
+    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)), waiting, elsewhere)
 
 
 async def _embedded(

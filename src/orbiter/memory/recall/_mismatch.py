@@ -17,11 +17,16 @@ from orbiter.memory.recall._candidate_pool import speaker_of
 from orbiter.memory.recall._features import says_when
 from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._query_analysis import Question, is_question, names_in, shortened
-from orbiter.memory.text import words
+from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = ["contradicts", "lacks_value", "names_of_user"]
 
+_UNIT = (
+    r"(?:%|€|\$|£|(?:euros?|eur|dollars?|pounds?|francs?|yen|kilos?|kg|km|cm|mm|kilomet\w+"
+    r"|met(?:er|re)s?|miles?|lit(?:er|re)s?|hours?|minutes?|min|o['’]clock|uhr|pages?|seiten|times"
+    r"|people)\b)"
+)
 _ASKS_AMOUNT = lazy_pattern(
     r"\bhow (?:old|tall|high|heavy|expensive)\b"
     r"|\bhow much (?!(?:do|does|did|would) \w+ (?:care|enjoy|hate|know|like|love|miss|trust)\b)"
@@ -128,10 +133,52 @@ _NAMED = lazy_pattern(
     r"\b(?:(?:[Mm]y|[Uu]ser['’]s)(?: \w+)? name is|[Nn]ame:|[Cc]all me|(?<!\w)I(?:['’]m| am)"
     r"|[Uu]ser is (?:called|named))\s+(?P<name>[^\W\d_a-z][\w-]+)"
 )
+_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
+_NUMBERED = lazy_pattern(
+    r"(?<![\w.,])(?P<noun>[^\W\d_]+)(?P<space> ?)(?P<number>\d+(?:[.,]\d+)*)(?![\w:]|[.,]\d)"
+    rf"(?!\s?{_UNIT})"
+)
+_NOT_NUMBERED = lazy_pattern(
+    r"(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\w*|may|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|paid|pay|pays|costs?|earns?|earned|weighs?|weighed|spent|spend|charged?|turn(?:s|ed)?|aged?"
+    r"|around|approximately|nearly|roughly|since|until|least|most|plus|minus|times"
+)
+"""Words before an amount, a day or a time."""
+_RANGE = lazy_pattern(r"\d\s?(?:-|–|to|bis)\s?\d")
 _OFTEN = 2
 """How many notes that tell of one person by name make that the user, if none tells of another."""
 _MAX_BYTES = 8 * 2**20
 """How much is remembered of what texts claim."""
+
+_ASKS_AGE = lazy_pattern(
+    r"\bhow old\b|\bage of\b|['’]s age\b|\bwie alt\b|\bquel âge|\bcuántos años|\bquanti anni"
+    r"|\bquantos anos|\bhoe oud\b|\bсколько .*лет\b",
+    re.IGNORECASE,
+)
+_NO_AGE = lazy_pattern(
+    rf"\d[\d.,]*\s?{_UNIT}|[€$£]\s?\d[\d.,]*|\b\d{{1,2}}:\d\d\b|\b\d{{1,2}} ?[ap]m\b"
+    r"|\b(?:bus|chapter|class|flat|floor|gate|grade|klasse|line|linie|number|page|platform|raum|room"
+    r"|seite|zimmer) (?:\d+\w?|one|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"|\b\d{1,2}(?:st|nd|rd|th)? (?:of )?{month}\b|\b{month} \d{1,2}(?:st|nd|rd|th)?\b"
+    r"|\b(?:free|nothing)\b".replace(
+        "{month}",
+        "(?:january|february|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber)",
+    ),
+    re.IGNORECASE,
+)
+"""Numbers that are nobody's age: a price, a time, a class, a day without its year."""
+_WISH = lazy_pattern(
+    r"\b(?:wants?|would (?:like|love)|hopes?|wish(?:es)?|dreams?|plans?|planning|intends?)"
+    r" (?:to|of)\b|['’]d (?:like|love) to\b",
+    re.IGNORECASE,
+)
+"""What tells that something has not been done, as far as the clause goes."""
+_FOREIGN_WISH = lazy_pattern(r"\bwould\b", re.IGNORECASE)
+_CLAUSE_END = lazy_pattern(r"[.!?\n;,]+\s|\b(?:and|but)\b")
+_ASKS_TELLING = lazy_pattern(
+    r"\b(?:said|say|mention|tell|told|talk|ask|plan|want|wish|decide|note|write)\b", re.IGNORECASE
+)
+"""What is done by telling a wish."""
 
 
 def lacks_value(question: Question, content: str) -> bool:
@@ -141,7 +188,9 @@ def lacks_value(question: Question, content: str) -> bool:
     none: a trip with Mia in May is not her birthday.
     """
     if (name := _wanted_value(question.text)) is not None:
-        has_value = (_SECRET if name else _AMOUNT).search(content) is not None
+        asks_age = _ASKS_AGE.search(question.text) is not None
+        value = _NO_AGE.sub(" ", content) if asks_age else content
+        has_value = (_SECRET if name else _AMOUNT).search(value) is not None
         return not has_value and not (name and name in content.lower())
     if not question.asks_when:
         return False
@@ -149,7 +198,7 @@ def lacks_value(question: Question, content: str) -> bool:
     if named and named.isdisjoint(words.terms(content)) and not _is_foreign(content):
         return True
     if question.asks_past:
-        return False
+        return _is_only_wished(question, content)
     if _is_foreign(question.text):
         return False  # of other languages too few words for times are known: "donnerstags"
     return _TIME.search(content) is None and not says_when(content)
@@ -171,6 +220,18 @@ def _event_terms(text: str) -> frozenset[str]:
     return frozenset() if event is None else frozenset(words.terms(_EVENTS[event[1].lower()]))
 
 
+def _is_only_wished(question: Question, content: str) -> bool:
+    """Tell whether a text holds what a question names only as a wish, or a plan for later."""
+    if _ASKS_TELLING.search(question.text) is not None:
+        return False
+    english = statement_in_english(content)
+    wish = _WISH if english == content else _FOREIGN_WISH
+    clauses = _CLAUSE_END.split(english)
+    done = [clause for clause in clauses if wish.search(clause) is None]
+    named = frozenset(words.terms(statement_in_english(question.text)))
+    return len(done) < len(clauses) and named.isdisjoint(words.terms(" ".join(done)))
+
+
 def _is_foreign(content: str) -> bool:
     return statement_in_english(content) != content
 
@@ -181,11 +242,14 @@ def contradicts(
     """Return how far an item is about another's than is asked for, from 0 to 1.
 
     All of it is if it tells where a sister or Tomas lives and not where I do, of a mother and not
-    of the father, or of Eva's and not of Ben's. Half of it is if one has a name and the other has
-    not: Eva may be the mother. *own_names* are those of the one who asks.
+    of the father, of Eva's and not of Ben's, or of room 12 and not of room 14. Half of it is
+    if one has a name and the other has not: Eva may be the mother. *own_names* are those of the one
+    who asks.
     """
     content = shortened(item.content)
     if _tells_of_another(question, content, item.metadata.user_id or "", own_names):
+        return 1.0
+    if _has_other_number(question.text, content):
         return 1.0
     wanted = _kin_of(question.text)
     owners = _owners_in(question.text) if question.names else frozenset()
@@ -319,6 +383,40 @@ def names_of_user(question: Question, items: Iterable[MemoryItem]) -> frozenset[
 
 def _is_own(content: str) -> bool:
     return not _OWN.isdisjoint(words.tokens(statement_in_english(content)))
+
+
+def _has_other_number(question: str, content: str) -> bool:
+    """Tell whether a text has another number after a noun than a question, and not that number."""
+    wanted = _numbered(question)
+    if not wanted or _RANGE.search(content) is not None:
+        return False
+    numbers = [number.replace(",", ".") for number in _NUMBER.findall(content)]
+    if any(_is_part(number, other) for _, number in wanted for other in numbers):
+        return False
+    return not {noun for noun, _ in wanted}.isdisjoint(noun for noun, _ in _numbered(content))
+
+
+def _is_part(number: str, other: str) -> bool:
+    """Tell whether a number is another, or the beginning of a version of it, as 3 is of 3.12."""
+    return number == other or f"{number}.".startswith(f"{other}.") or other.startswith(f"{number}.")
+
+
+@text_cache(max_bytes=_MAX_BYTES)
+def _numbered(text: str) -> frozenset[tuple[str, str]]:
+    """Return the numbers of a text that name one of several, as "room 14" and "Q3", by their noun.
+
+    An amount, a day or a time is none.
+    """
+    language = languages.language_of(words.tokens(text), text)
+    numbered: set[tuple[str, str]] = set()
+    for match in _NUMBERED.finditer(text):
+        noun, number = match["noun"].lower(), match["number"].replace(",", ".")
+        if not match["space"]:
+            numbered.add((noun, number))
+        elif not _NOT_NUMBERED.fullmatch(noun) and noun not in languages.everyday_words():
+            terms = words.terms_of(words.tokens(noun), language=language)
+            numbered.update((term, number) for term in terms if term not in _does())
+    return frozenset(numbered)
 
 
 def _does_in(split: Sequence[str]) -> list[str]:

@@ -13,10 +13,15 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall._candidate_pool import are_many, as_indexed, is_spoken, is_talk
+from orbiter.memory.recall._candidate_pool import (
+    QuestionVector,
+    are_many,
+    as_indexed,
+    is_spoken,
+    is_talk,
+)
 from orbiter.memory.recall._candidates import (
     FirstLook,
-    QuestionVector,
     fill_pool,
     nearest,
     newest_that_differ,
@@ -34,7 +39,12 @@ from orbiter.memory.recall._query_analysis import (
     read,
     shortened,
 )
-from orbiter.memory.recall._relevance import measures, measures_of_text, measures_of_vector
+from orbiter.memory.recall._relevance import (
+    coverage_of,
+    measures,
+    measures_of_text,
+    measures_of_vector,
+)
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates, on_one_scale
@@ -91,7 +101,8 @@ async def by_all(
         return await about_user(store, request, question)
     pool = await fill_pool(store, seen, request.filters, vector)
     own_names = await apart(are_many(pool.items), names_of_user, seen.question, pool.items)
-    pool = pool._replace(own_names=own_names)
+    elsewhere = 1.0 if vector is None else vector.elsewhere
+    pool = pool._replace(own_names=own_names, elsewhere=elsewhere)
     table = await apart(
         are_many(pool.items),
         lambda: measure(question, pool, weighed_columns(pool, spread=request.spread)),
@@ -257,8 +268,9 @@ async def by_meaning(
 
     def measured(one: Scored) -> dict[str, float]:
         of_text = measures_of_text(question, one.item, names=seen.names, own_names=own_names)
-        coverage = 1.0 if vector is None else vector.coverage
-        return of_text | measures_of_vector(of_text, cosines[one.place], coverage=coverage)
+        assert vector is not None  # noqa: S101 - else there are no items
+        known = coverage_of(one.item, vector.coverage, elsewhere=vector.elsewhere)
+        return of_text | measures_of_vector(of_text, cosines[one.place], coverage=known)
 
     best_first = sorted(scored, key=lambda one: -one.score)
     clusters = await apart(are_many(items), find_clusters, items)

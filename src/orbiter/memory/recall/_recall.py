@@ -18,8 +18,8 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
-from orbiter.memory.recall._candidate_pool import are_many
-from orbiter.memory.recall._candidates import FirstLook, QuestionVector, embed_question, look
+from orbiter.memory.recall._candidate_pool import QuestionVector, are_many
+from orbiter.memory.recall._candidates import FirstLook, embed_question, look
 from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time

@@ -34,6 +34,7 @@ from orbiter.memory.text.text_caches import text_cache
 __all__ = [
     "OUTDATED",
     "WEIGHTS",
+    "coverage_of",
     "measures",
     "measures_of_fact",
     "measures_of_text",
@@ -69,6 +70,8 @@ _FILLER = 0.1
 """Not fitted: what is left of the relevance of what is only polite: "That sounds lovely"."""
 _BRIEF, _NOT_BRIEF = 2.2, 2.8
 """Not fitted: `length` up to which a message is brief, 8 terms, and from which it is not, 15."""
+_BEGINNING = 200
+"""Characters of a text that tell in which script it is."""
 _MAX_BYTES = 8 * 2**20
 """How much is remembered of the sentences of texts."""
 _ECHO = -3.0
@@ -91,7 +94,8 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
     values["echo"] = table.columns["echo"][place]
     cosine = None if pool.similarity is None else pool.similarity.get(item.id)
     if cosine is not None:
-        values |= measures_of_vector(values, cosine, coverage=pool.coverage)
+        known = coverage_of(item, pool.coverage, elsewhere=pool.elsewhere)
+        values |= measures_of_vector(values, cosine, coverage=known)
         if place in table.details:
             values["detail"], values["detail_near"] = table.details[place]
             values["chat_detail"] = values["chat"] * values["detail"]
@@ -185,7 +189,7 @@ def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> d
 
     Among notes, each of which is about something else, it says more than in a talk about one thing.
     So it does of a brief message.
-    *coverage* is how well the model knows the language of the question.
+    *coverage* is how well the model knows the language of the question, and that of the item.
     """
     return {
         "cosine": cosine,
@@ -193,6 +197,20 @@ def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> d
         "brief_cosine": values["brief"] * cosine,
         "coverage": coverage,
     }
+
+
+def coverage_of(item: MemoryItem, coverage: float, *, elsewhere: float) -> float:
+    """Return how well the model knows both the question and an item.
+
+    Texts of which it knows nothing are all alike for it, and near to a question that says little.
+    """
+    text = item.content[:_BEGINNING]
+    if elsewhere >= coverage or (text.isascii() and any(map(str.isalnum, text))):
+        return coverage
+    is_elsewhere = all(
+        each.isdigit() or words.is_of_other_script(each) for each in words.tokens(text)
+    )
+    return elsewhere if is_elsewhere else coverage
 
 
 def measures_of_fact(
