@@ -120,13 +120,15 @@ async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:
 async def put_fact(
     run: CommandContext,
     key: Key,
-    value: Annotated[str, typer.Argument(help="The value; `-` reads stdin.")],
+    value: Annotated[str, typer.Argument(help="The value, a text; `-` reads stdin.")],
     *,
     valid_from: Annotated[
         str | None, typer.Option("--valid-from", help="Valid from; by default now.")
     ] = None,
     valid_to: Annotated[str | None, typer.Option("--valid-to", help="Valid until.")] = None,
-    parse: Annotated[bool, typer.Option("--parse", help="Read VALUE as JSON.")] = False,
+    parse: Annotated[
+        bool, typer.Option("--parse", help="Read VALUE as JSON: `41` is a number then, not a text.")
+    ] = False,
     source: Origin = None,
 ) -> None:
     """Record a fact; what held before is kept with its time."""
