@@ -216,6 +216,59 @@ def test_doctor_says_the_way_out_of_a_restore_without_its_extension(
     postgres_server.drop_database(dsn)
 
 
+def test_a_database_without_pgvector_is_told_and_the_way_out_is_one(
+    postgres_server: PostgresServer,
+) -> None:
+    """The role may not make the extension, as where an administrator makes all."""
+    dsn = postgres_server.create_database()
+    database = urlsplit(dsn).path[1:]
+    who, _, where = dsn.partition("@")
+    role = f"plain_{database}"
+    _as_superuser(
+        postgres_server,
+        database,
+        f"CREATE ROLE {role} LOGIN PASSWORD 'plain'",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {role}",
+    )
+    cli = Cli(f"{who.partition('://')[0]}://{role}:plain@{where}")
+    try:
+        cli.remember("likes tea")
+        told = cli("doctor", "--model", "auto")
+        silent = cli("doctor")
+        log = _started(cli.url)
+        way = re.search(r"`(CREATE EXTENSION .*?)`", " ".join(told.output.split()))
+        assert way is not None, told.output
+        _as_superuser(postgres_server, database, *way[1].split("; "))
+        mended = cli("doctor", "--repair", "--model", "auto")
+        recalled = cli("recall", "beverages", "--json", "--model", "auto")
+
+        assert told.exit_code == 0
+        assert "began without pgvector" in told.output
+        assert "pgvector" not in silent.output
+        assert "warning: this database began without pgvector" in log
+        assert way[1] in log
+        assert mended.exit_code == 0
+        assert "pgvector" not in mended.output + _started(cli.url)
+        assert "likes tea" in recalled.output
+    finally:
+        postgres_server.drop_database(dsn)
+        _as_superuser(postgres_server, "postgres", f"DROP ROLE {role}")
+
+
+def _started(url: str) -> str:
+    """Return what a server says until it serves."""
+    command = [*COMMAND, "serve", "--model", "auto", "--json", "--port", "0", "--no-mcp"]
+    with subprocess.Popen(
+        command, env=environment(url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+        log = process.communicate(timeout=HANG)[1]
+    assert line, log
+    return log
+
+
 def test_keys_of_a_table_do_not_follow_a_migration_and_it_says_so(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

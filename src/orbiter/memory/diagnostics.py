@@ -22,6 +22,7 @@ __all__ = [
     "check_contents",
     "check_environment",
     "check_extras",
+    "check_index",
     "check_loaded_model",
     "check_local_model",
     "check_store",
@@ -136,6 +137,18 @@ def check_contents(verified: "Verification | None", *, cure: str) -> Check:
     done = ", search indexes rebuilt" if verified.repaired else ""
     rows = "row" if verified.checked == 1 else "rows"
     return Check("contents", "ok", f"{verified.checked:,} {rows} read{done}")
+
+
+def check_index(stats: "StoreStats | None") -> list[Check]:
+    """Say that recall by meaning has no index, if an extension is missing for it."""
+    if stats is None or stats.missing_extension is None:
+        return []
+    found = "this database began without pgvector: recall by meaning reads every vector of a user"
+    cure = (
+        "stop the servers, run `CREATE EXTENSION vector; DROP TABLE memory_vectors`, then "
+        "`orbiter-memory doctor --repair`; see docs/operate/run.md"
+    )
+    return [Check("index", "note", found, cure)]
 
 
 def check_waiting(

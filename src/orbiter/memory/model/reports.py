@@ -85,6 +85,8 @@ class StoreStats:
     """Items that wait for their vectors; search by meaning does not find them yet."""
     embedding_error: str | None = None
     """What the embeddings raised last in this process, until they work again."""
+    missing_extension: str | None = None
+    """`vector` if vectors are compared one by one, as this Postgres began without pgvector."""
 
 
 @dataclass(frozen=True, slots=True)

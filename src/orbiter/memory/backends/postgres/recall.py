@@ -177,6 +177,13 @@ class PostgresRecall(PostgresRunner, SQLRecall):
         known, self._kind = await self._read(models.models)
         return known
 
+    async def _missing_extension(self) -> str | None:
+        model = self._embeddings
+        if model is None or model.dimension > models.LONGEST_VECTOR:
+            return None
+        await self._models()
+        return None if self._kind.is_vector else "vector"
+
     async def _begin_model(self, name: str, dimension: int) -> Model:
         if self._layout.is_held:
             raise AccessError(

@@ -426,7 +426,10 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     async def _stats(self) -> StoreStats:
         rows = await self._read(maintenance.stats)
         items, deleted, versions, size = rows[0]
-        return StoreStats(items, deleted, versions, size, unindexed=0, schema=self._layout.version)
+        missing = await self._missing_extension()
+        return StoreStats(
+            *(items, deleted, versions, size, 0, self._layout.version), missing_extension=missing
+        )
 
     async def optimize(self) -> None:
         """Index what waits to be indexed and run `ANALYZE` for the planner."""

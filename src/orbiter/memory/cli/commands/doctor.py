@@ -16,6 +16,7 @@ from orbiter.memory.diagnostics import (
     check_contents,
     check_environment,
     check_extras,
+    check_index,
     check_local_model,
     check_store,
     check_waiting,
@@ -126,7 +127,10 @@ async def _inside(
     if repair:
         await embed_waiting(run.out, memory)
     try:
-        yield check_waiting(await memory.stats())
+        stats = await memory.stats()
+        yield check_waiting(stats)
+        for check in check_index(stats):
+            yield check
     except StorageError:
         if not verified.problems:  # else `contents` has said what is wrong
             raise

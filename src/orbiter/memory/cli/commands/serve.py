@@ -37,12 +37,14 @@ from orbiter.memory.cli.commands.keys import (
     keys_of,
     oidc_settings,
 )
+from orbiter.memory.diagnostics import check_index
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.tasks.event_loop import short_pauses
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.auth import KeyStore
+    from orbiter.memory.model.reports import StoreStats
     from orbiter.memory.server import Settings
     from orbiter.memory.server.http.state import ServerState
     from orbiter.memory.server.http.worker_link import WorkerLink
@@ -419,9 +421,9 @@ def _open(url: str) -> None:
 async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
     """Return what a server is, as `--json` prints it, and what to warn of."""
     memory, settings, keys = server.memory, server.settings, server.keys
-    open_keys = await count_open_keys(keys)
-    needs_key = await server.needs_key()
-    warnings = []
+    open_keys, needs_key = await count_open_keys(keys), await server.needs_key()
+    stats = await _stats(memory)
+    warnings = [f"{each.found}; {each.cure}" for each in check_index(stats)]
     if needs_key and not _is_private(settings):
         warnings.append(
             "keys and memories cross the network unencrypted; `--tls-cert` and `--tls-key`, "
@@ -434,7 +436,7 @@ async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
         )
     return {
         "version": import_module("orbiter.memory").__version__,
-        "schema": await _schema(memory),
+        "schema": None if stats is None else stats.schema,
         "url": url,
         "mcp": f"{url}/mcp" if settings.with_mcp else None,
         "store": without_passwords(memory.url),
@@ -445,10 +447,9 @@ async def _start_report(url: str, server: "ServerState") -> dict[str, Any]:
     }
 
 
-async def _schema(memory: "AgentMemory") -> int | None:
+async def _stats(memory: "AgentMemory") -> "StoreStats | None":
     with suppress(MemoryError, OSError, TimeoutError):  # a store that has none, or is slow to tell
-        async with asyncio.timeout(_SOON):
-            return (await memory.stats()).schema
+        return await asyncio.wait_for(memory.stats(), _SOON)
     return None
 
 

@@ -13,6 +13,7 @@ from orbiter.memory.diagnostics import (
     check_contents,
     check_environment,
     check_extras,
+    check_index,
     check_loaded_model,
     check_store,
     check_waiting,
@@ -53,6 +54,7 @@ async def doctor(ask: Ask) -> Data:
     model = check_loaded_model(getattr(ask.server.memory.store, "embeddings", None))
     checks = [*check_environment(), model, check_extras(), check_store(ask.server.memory.url)]
     checks += [] if stats is None else [_waiting(stats)]
+    checks += check_index(stats)
     return {
         **data,
         "checks": checks,
