@@ -212,6 +212,66 @@ async def test_a_task_of_your_own_is_never_shortened_and_the_marker_needs_room()
         await manager.assemble(asked.content, conversation=[asked], budget=80)
 
 
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.org/sky.png"}}
+
+
+def with_picture(text: str, picture: dict[str, Any] = PICTURE) -> HumanMemory:
+    parts = [{"type": "text", "text": text}, picture]
+    return HumanMemory(content=text, native={"openai": {"content": parts}})
+
+
+@pytest.mark.parametrize("budget", [4_000, 6_200, 8_000, 12_000, 20_000])
+async def test_a_long_question_keeps_its_picture_and_the_rounds_before_it(budget: int) -> None:
+    early = dialogue(6)
+    asked = with_picture(REPORT)
+
+    context = await ContextManager(None).assemble(
+        asked.content, conversation=[*early, asked], budget=budget
+    )
+
+    sent = str(context.messages("openai").messages)
+    assert "sky.png" in sent
+    assert all(item.content in sent for item in early)
+    assert context.tokens <= budget
+    assert {each.section for each in context.dropped} == ({"task"} if budget < 13_000 else set())
+
+
+async def test_a_long_question_in_blocks_is_asked_whole_behind_the_rounds_before_it() -> None:
+    early = dialogue(6)
+    blocks = [{"type": "text", "text": REPORT}]
+    asked = HumanMemory(content=REPORT, native={"anthropic": blocks})
+
+    context = await ContextManager(None).assemble(
+        REPORT, conversation=[*early, asked], budget=8_000, format="anthropic"
+    )
+
+    texts = contents(context, "user") + contents(context, "assistant")
+    assert [item.content in texts for item in early] == [True] * 12
+    assert texts.count(REPORT) == 1
+
+
+async def test_a_picture_without_room_does_not_remove_the_rounds_before_it() -> None:
+    early = dialogue(6)
+    data = {"type": "image_url", "image_url": {"url": "https://example.org/" + "sky" * 20_000}}
+    asked = with_picture("What is this?", data)
+
+    context = await ContextManager(None).assemble(
+        asked.content, conversation=[*early, asked], budget=2_000
+    )
+
+    texts = contents(context, "user") + contents(context, "assistant")
+    assert [item.content in texts for item in early] == [True] * 12
+    assert texts.count("What is this?") == 1
+    assert [(each.id, each.reason) for each in context.dropped] == [(asked.id, "budget")]
+
+
+async def test_a_task_of_one_letter_needs_room_too() -> None:
+    asked = HumanMemory(content="?")
+
+    with pytest.raises(QueryError, match="raise `budget`"):
+        await ContextManager(None).assemble("?", conversation=[asked], budget=20)
+
+
 async def test_pictures_stay_beside_a_shortened_text() -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/sky.png"}}
     native = {"openai": {"content": [{"type": "text", "text": REPORT}, picture]}}

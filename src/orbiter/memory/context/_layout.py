@@ -43,7 +43,7 @@ from orbiter.memory.conversation.tokens import (
 from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_units
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
-from orbiter.memory.messages.costs import sent_tokens
+from orbiter.memory.messages.costs import has_media, sent_tokens
 from orbiter.memory.model.copying import copy_items, unchecked_item
 from orbiter.memory.model.items import (
     HumanMemory,
@@ -212,7 +212,7 @@ def compose(
     if budget is None:
         return layout.draft(None)
     least = layout.draft(-1, is_trial=True)
-    if least.tokens <= budget:
+    if least.tokens <= budget and not layout.is_crowded(budget - least.tokens):
         return _fullest(layout, least, budget)
     short = layout.with_short_task(least.tokens, budget)
     if short is not None:
@@ -221,6 +221,8 @@ def compose(
         if lesser.tokens <= budget:
             draft = _fullest(layout, lesser, budget)
             return replace(draft, dropped=(*draft.dropped, short[1]))
+    if least.tokens <= budget:
+        return _fullest(layout, least, budget)
     who = f"the persona ({counter(parts.persona):,} tokens), " if parts.persona else ""
     raise QueryError(
         f"{who}the task ({counter(parts.task):,} tokens) and what always comes with it need "
@@ -268,6 +270,17 @@ class _Layout:
             for name, each, reason in self._visible.refused
         ]
 
+    def is_crowded(self, room: int) -> bool:
+        """Tell whether a picture that was sent with the task has no room beside its text.
+
+        Such a message stands in the conversation, too, and its text is counted twice.
+        """
+        question = self._visible.question
+        if question is None or not question.native:
+            return False
+        left = room - self._prices.frame("conversation") - _SLACK
+        return self._prices.item(question) > left and has_media(question)
+
     def with_short_task(self, least: int, budget: int) -> tuple[Parts, Dropped] | None:
         """Return the parts with a task short enough for *budget*, and what was left out of it.
 
@@ -284,7 +297,7 @@ class _Layout:
         copy = self._prices.shortened_item(
             question, share_of(free, others) if is_last else free // 4
         )
-        if copy is None:
+        if copy is None or copy.content == question.content:
             return None
         history = [copy if item is question else item for item in self._parts.history]
         parts = replace(self._parts, task=copy.content, history=history)
@@ -430,6 +443,8 @@ class _Layout:
         if room < 0:
             return []
         units, cost = self._visible.units, self._prices.item
+        if units and units[-1][0] is self._visible.question and cost(units[-1][0]) > room:
+            units = units[:-1]  # it is asked below, and takes the place of no round before it
         return fit_rounds(units, room, cost=cost, shorten=self._shortened)
 
     def _shortened(self, unit: Unit, room: int) -> Unit | None:

@@ -392,8 +392,10 @@ def shorten_text(text: str, room: int, *, counter: TokenCounter, total: int) -> 
     """
     if total <= room:
         return text
+    if room <= 0:
+        return None
     best, most = None, 0
-    length = len(text) * max(room, 0) // total
+    length = len(text) * room // total
     for _ in range(_TRIES):
         length = min(length, len(text) - 1)
         if length < _LEAST:

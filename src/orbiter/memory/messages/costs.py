@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from orbiter.memory.conversation.tokens import TokenCounter, count_tokens, item_tokens
 from orbiter.memory.conversation.windows import newest_first, walk_units
 from orbiter.memory.errors import MessageError
+from orbiter.memory.messages._parts import parts_of
 from orbiter.memory.messages.codec import Format
 from orbiter.memory.messages.convert import codec_for, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, SystemMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
 
-__all__ = ["sent_tokens"]
+__all__ = ["has_media", "sent_tokens"]
+
+
+def has_media(item: MemoryItem) -> bool:
+    """Tell whether a message holds a picture, a file or the like beside its text."""
+    return bool(item.native) and any(part.kind != "text" for part in parts_of(item))
 
 
 def sent_tokens(items: Sequence[MemoryItem], format: Format, *, counter: TokenCounter) -> int:
