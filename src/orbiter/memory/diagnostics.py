@@ -143,12 +143,12 @@ def check_index(stats: "StoreStats | None") -> list[Check]:
     """Say that recall by meaning has no index, if an extension is missing for it."""
     if stats is None or stats.missing_extension is None:
         return []
-    found = "this database began without pgvector: recall by meaning reads every vector of a user"
+    what = "this database began without pgvector: recall by meaning reads every vector of a user"
     cure = (
         "stop the servers, run `CREATE EXTENSION vector; DROP TABLE memory_vectors`, then "
         "`orbiter-memory doctor --repair`; see docs/operate/run.md"
     )
-    return [Check("index", "note", found, cure)]
+    return [Check("index", "note", what, cure)]
 
 
 def check_waiting(
