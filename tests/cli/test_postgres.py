@@ -247,7 +247,7 @@ def test_a_database_without_pgvector_is_told_and_the_way_out_is_one(
         assert "pgvector" not in silent.output
         assert "warning: this database began without pgvector" in log
         assert way[1] in log
-        assert mended.exit_code == 0
+        assert mended.exit_code == 0, mended.output
         assert "pgvector" not in mended.output + _started(cli.url)
         assert "likes tea" in recalled.output
     finally:

@@ -568,6 +568,20 @@ async def test_who_asks_too_often_waits_and_others_do_not(
     assert (await bob.get("/v1/openapi.json")).status_code == 200
 
 
+async def test_each_server_counts_for_itself_and_the_pages_for_operators_say_so(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    key = new_key(keys, user="ann")
+    urls = [await served(keys=keys, rate=0.1, burst=2, **BARE) for _ in range(2)]
+
+    answers = [await client(url, key).get("/v1/openapi.json") for url in urls for _ in range(3)]
+
+    assert [each.status_code for each in answers] == [200, 200, 429] * 2
+    for page in ("operate/settings.md", "operate/workers.md", "cli.md", "server.md"):
+        text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+        assert "counts for itself" in text, page
+
+
 async def test_who_guesses_keys_is_slowed_down_and_owners_of_keys_are_not(
     served: Served, client: Client, keys: KeyFile
 ) -> None:

@@ -17,9 +17,11 @@ from tests.stores.postgres_recall import (
     store,
     texts,
 )
+from tests.timing import HANG, until
 
 from orbiter.memory import MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import embedding, models, vectors
+from orbiter.memory.backends.sql import embedder
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.backends.sql.embedder import Embedded
 from orbiter.memory.errors import EmbeddingsMismatchError
@@ -494,3 +496,22 @@ async def test_an_item_of_which_one_passage_has_no_vector_is_whole(postgres_dsn:
         assert await store.verify()
         await run(postgres_dsn, "DELETE FROM memory_vectors WHERE passage = 0")
         assert not await store.verify()
+
+
+async def test_a_table_of_vectors_that_is_made_again_is_filled_at_once(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was looked for before it was there: that does not count any more."""
+    monkeypatch.setattr(embedder, "FIRST_PAUSE", 60.0)
+    async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS):
+        pass  # the model is registered
+    async with PostgresMemoryStore(postgres_dsn) as bare:
+        await bare.add(item("one", "tea", "ann"))
+    await run(postgres_dsn, "DROP TABLE memory_vectors", "SELECT 1")
+
+    async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS) as store:
+        await until(lambda: store._embedder is not None and store._embedder.error is not None)
+        assert await store.verify(repair=True)
+
+        assert await store.catch_up(within=HANG) == 0
+        assert (await store.stats()).embedding_error is None

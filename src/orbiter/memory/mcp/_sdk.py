@@ -7,8 +7,10 @@ messages (`model_validate` with `isError`, `mimeType`), which both lines read.
 
 from importlib.metadata import version as version_of
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+import anyio
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import INVALID_PARAMS, CompleteRequestParams, CompleteResult, Completion
@@ -16,6 +18,78 @@ from mcp.types import INVALID_PARAMS, CompleteRequestParams, CompleteResult, Com
 __all__ = ["Context", "Prompt", "SDKServer", "Tool", "ToolError", "mistake", "protocol_error"]
 
 _MAJOR, _MINOR = (int(part) for part in version_of("mcp").split(".")[:2])
+
+PATIENCE = 10.0
+"""Seconds that calls under way get when stdin has ended: the SDK would cancel them."""
+
+
+class _Stream:
+    """One direction of a connection, which notes what was asked and not answered."""
+
+    def __init__(self, stream: Any, unanswered: set[Any]) -> None:
+        self._stream, self._unanswered = stream, unanswered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        is_handled: bool | None = await self._stream.__aexit__(*error)
+        return is_handled
+
+
+class _Received(_Stream):
+    """Messages of a client; their end waits for the answers."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> Any:
+        try:
+            item = await self._stream.receive()
+        except anyio.EndOfStream:
+            with anyio.move_on_after(PATIENCE):
+                while self._unanswered:  # noqa: ASYNC110 - seldom, and soon over
+                    await anyio.sleep(0.02)
+            raise
+        message = _message(item)
+        if getattr(message, "method", None) == "notifications/cancelled":
+            self._unanswered.discard((message.params or {}).get("requestId"))  # it gets none
+        elif hasattr(message, "method") and hasattr(message, "id"):
+            self._unanswered.add(message.id)
+        return item
+
+
+class _Sent(_Stream):
+    """Messages to a client."""
+
+    async def send(self, item: Any) -> None:
+        await self._stream.send(item)
+        message = _message(item)
+        if not hasattr(message, "method"):
+            self._unanswered.discard(getattr(message, "id", None))
+
+
+def _message(item: Any) -> Any:
+    message = getattr(item, "message", None)
+    return getattr(message, "root", message)  # the first line wraps it
+
+
+async def _serve(low: Any, received: Any, sent: Any) -> None:
+    """Answer until there is nothing more to read, and what is under way has its answer."""
+    unanswered: set[Any] = set()
+    streams = _Received(received, unanswered), _Sent(sent, unanswered)
+    await low.run(*streams, low.create_initialization_options())
+
 
 # Types are checked with the newest SDK alone.
 if TYPE_CHECKING or _MAJOR >= 2:
@@ -55,6 +129,11 @@ if TYPE_CHECKING or _MAJOR >= 2:
                 completion=await self.complete(params.ref, params.argument, context)
             )
 
+        async def run_stdio_async(self) -> None:
+            """Serve stdin and stdout."""
+            async with stdio_server() as (received, sent):
+                await _serve(self._lowlevel_server, received, sent)
+
         async def complete(self, ref: Any, argument: Any, context: Context) -> Completion:
             """Return what an argument of a prompt or a template may be, given how it begins."""
             raise NotImplementedError  # each server says what it completes
@@ -72,13 +151,11 @@ if TYPE_CHECKING or _MAJOR >= 2:
 else:
     import os
 
-    import anyio
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.fastmcp.exceptions import ToolError
     from mcp.server.fastmcp.prompts import Prompt
     from mcp.server.fastmcp.server import Settings
     from mcp.server.fastmcp.tools import Tool
-    from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import McpError
     from mcp.types import ErrorData
 
@@ -114,14 +191,13 @@ else:
 
         async def run_stdio_async(self) -> None:
             """Serve stdin and stdout, and leave them open: the SDK's own closes them for all."""
-            low = self._mcp_server
             with (
                 os.fdopen(os.dup(0), encoding="utf-8", errors="replace") as stdin,
                 os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n") as stdout,
             ):
                 files = anyio.wrap_file(stdin), anyio.wrap_file(stdout)
                 async with stdio_server(*files) as (received, sent):
-                    await low.run(received, sent, low.create_initialization_options())
+                    await _serve(self._mcp_server, received, sent)
 
         def http_manager(
             self, security: TransportSecuritySettings, *, max_body: int

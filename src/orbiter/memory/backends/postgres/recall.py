@@ -337,9 +337,17 @@ class PostgresRecall(PostgresRunner, SQLRecall):
             return []
         if not repair:
             return ["the table `memory_vectors`, or a part of it, is missing"]
-        pool = self._opened()
-        await self._driver.retry(lambda: models.make_lost_vectors(self._driver, pool, self._layout))
-        await self._models()  # vectors may be kept in another way now
+        pool, embedder = self._opened(), self._embedder
+        if embedder is not None:
+            await embedder.hold()  # it has failed without the table, and would rest
+        try:
+            await self._driver.retry(
+                lambda: models.make_lost_vectors(self._driver, pool, self._layout)
+            )
+            await self._models()  # vectors may be kept in another way now
+        finally:
+            if embedder is not None:
+                embedder.release()
         return []
 
     async def _check_derived(self, *, repair: bool) -> list[str]:

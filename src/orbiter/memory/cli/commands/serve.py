@@ -88,7 +88,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         float,
         setting(
             "--rate",
-            text="Requests per second for each key.",
+            text="Requests per second for each key; each machine counts for itself.",
             min=0.1,
             max=1e6,
             callback=check_number,

@@ -66,7 +66,7 @@ class Settings:
     drain: float = 3.0
     """Seconds for requests under way when the server stops."""
     rate: float = 100.0
-    """Requests a second that one key may make, on average."""
+    """Requests a second that one key may make, on average; each machine counts for itself."""
     burst: int = 200
     with_mcp: bool = True
     with_dashboard: bool = True
