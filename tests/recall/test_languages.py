@@ -12,7 +12,7 @@ from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import RecallMode, recall
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.text.languages import language_of
+from orbiter.memory.text.languages import as_said, language_of
 from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.words import terms, tokens
 
@@ -235,3 +235,21 @@ async def test_the_local_model_covers_english_and_little_else() -> None:
     assert covered["en"] == 1.0
     assert covered["de"] < 0.7
     assert covered["ru"] == covered["zh"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("User lives in Oslo", "I live in Oslo"),
+        ("The user studies law. User no longer eats meat", "I study law. I no longer eat meat"),
+        ("User goes, fixes and was", "I go, fixes and was"),
+        ("User isn't married; user has a cat", "I am not married; I have a cat"),
+        ("The user's wife says that the user can swim", "my wife says that I can swim"),
+        ("Where does the user live?", "Where do I live?"),
+        ("User stories moved to Friday", "User stories moved to Friday"),
+        ("Is user testing done?", "Is user testing done?"),
+        ("Tom met a user; username ann", "Tom met a user; username ann"),
+    ],
+)
+def test_what_is_told_of_the_user_is_read_as_they_would_say_it(text: str, said: str) -> None:
+    assert as_said(text) == said

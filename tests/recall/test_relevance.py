@@ -236,6 +236,30 @@ async def test_a_name_is_found_as_its_user_writes_it(user_id: str, question: str
     assert found[0].relevance == pytest.approx(plain[0].relevance)
 
 
+@pytest.mark.parametrize(
+    ("note", "question"),
+    [
+        ("User lives at Birkenweg 12 in Aarau", "Where do I live?"),
+        ("User works at Acme Robotics", "Where do I work?"),
+        ("The user drives a Fiat Panda", "What car do I drive?"),
+        ("User has a cat named Pixel", "What pets do I have?"),
+        ("User's wife lives in Oslo", "Where does my wife live?"),
+        ("I live at Birkenweg 12 in Aarau", "Where does the user live?"),
+    ],
+)
+async def test_a_note_on_the_user_answers_as_one_in_the_first_person_does(
+    local: LocalEmbeddings, note: str, question: str
+) -> None:
+    async with AgentMemory("memory://", embeddings=local) as memory:
+        alice = memory.scope("u1")
+        await alice.remember(note)
+
+        [hit] = await alice.recall(question)
+
+    assert hit.relevance > 0.6
+    assert hit.item.content == note
+
+
 async def test_a_user_whom_memories_name_is_looked_for_by_that_name(model: Any) -> None:
     async with AgentMemory("memory://", embeddings=model) as memory:
         alice = memory.scope(user_id="alice")

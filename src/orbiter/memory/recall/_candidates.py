@@ -52,6 +52,7 @@ from orbiter.memory.recall._query_analysis import Question, read, shortened, unn
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, both
 from orbiter.memory.text import words
+from orbiter.memory.text.languages import as_said
 from orbiter.memory.text.ranking import fuse_ranks
 
 __all__ = [
@@ -336,7 +337,8 @@ async def _embedded(
         return None, b""
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
-            [(vector, asked_words)] = await embeddings.aembed_details([question.as_statement])
+            said = as_said(question.as_statement)
+            [(vector, asked_words)] = await embeddings.aembed_details([said])
         if not _is_sound(vector, embeddings.dimension):
             raise EmbeddingError(f"no vector of {embeddings.dimension} numbers")  # noqa: TRY301
     except Exception as exc:  # of any model; words still answer, or it is told

@@ -19,6 +19,7 @@ from orbiter.memory.model.items import index_texts
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
+from orbiter.memory.text.languages import as_said
 
 if TYPE_CHECKING:
     import numpy as np
@@ -406,7 +407,8 @@ def passages_of(content: str, indexed_by: object = None) -> list[str]:
     *indexed_by* is what `metadata.extra` has under that name.
     """
     texts = [text for text in index_texts(content, indexed_by) if text.strip()]
-    return [passage for text in texts for passage in words.passages(text)][:MAX_PASSAGES]
+    passages = [passage for text in texts for passage in words.passages(text)][:MAX_PASSAGES]
+    return list(map(as_said, passages))
 
 
 def is_unit(vector: bytes) -> bool:
