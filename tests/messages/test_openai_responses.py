@@ -39,6 +39,15 @@ COMPUTER_OUTPUT: Message = {
 }
 
 
+def test_an_answer_of_another_text_has_the_keys_that_openai_asks_for() -> None:
+    block = {"type": "output_text", "text": "Long", "annotations": [{"type": "file_citation"}]}
+    answer: Message = {"type": "message", "id": "m", "role": "assistant", "content": [block]}
+
+    *_, written = rewritten([ASK, answer], "openai-responses", index=1, content="Short")
+
+    assert written["content"] == [{"type": "output_text", "text": "Short", "annotations": []}]
+
+
 def test_two_answers_in_a_row_stay_two_items() -> None:
     messages: list[Message] = [
         ASK,

@@ -93,7 +93,7 @@ def _message(item: MemoryItem, role: str) -> Message:
         return {"role": _ROLES[role], "content": item.content}
     is_developer = role == "system" and entry.get("role") == "developer"
     entry["role"] = "developer" if is_developer else _ROLES[role]
-    return _said(entry, item.content, "input_text")
+    return _said(entry, {"type": "input_text", "text": item.content})
 
 
 def _first(item: MemoryItem) -> Message | None:
@@ -101,12 +101,11 @@ def _first(item: MemoryItem) -> Message | None:
     return next(iter(objects_in(kept(item, "openai-responses", list)[:1])), None)
 
 
-def _said(entry: Message, text: str, kind: str) -> Message:
-    """Return a message entry that says *text*, with its pictures and keys as they were."""
-    content = entry.get("content")
+def _said(entry: Message, block: Message) -> Message:
+    """Return a message entry that says *block*, with its pictures and keys as they were."""
+    content, text = entry.get("content"), block["text"]
     if isinstance(content, list):
-        blocks = with_text(sound(content), text, {"type": kind, "text": text})
-        return {**entry, "content": blocks or text}
+        return {**entry, "content": with_text(sound(content), text, block) or text}
     return {**entry, "content": text}
 
 
@@ -188,7 +187,8 @@ def _with_message(entries: Sequence[Message], text: str) -> list[Message]:
     """Return the turn saying *text*: in its own message entry, or before its first call."""
     places = [place for place, entry in enumerate(entries) if is_message(entry)]
     if places:
-        said = [_said(entries[places[0]], text, "output_text")]
+        block = {"type": "output_text", "text": text, "annotations": []}
+        said = [_said(entries[places[0]], block)]
         return [
             new
             for place, entry in enumerate(entries)
