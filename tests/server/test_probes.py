@@ -17,7 +17,9 @@ from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.errors import MemoryConnectionError
 from orbiter.memory.server import Settings, create_app
+from orbiter.memory.server.api.jobs import Jobs
 from orbiter.memory.server.http.access_log import formatter, tenant_digest
 
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -40,6 +42,19 @@ async def test_a_probe_needs_no_key_and_tells_its_status_alone(
     assert (await http.get(f"{path}/x")).status_code == 401
     wrong = await http.get(path, headers={"Authorization": "Bearer x"})
     assert wrong.status_code == (200 if path == "/healthz" else 401)
+
+
+@pytest.mark.parametrize("with_mcp", [False, True])
+async def test_a_server_that_does_not_start_says_why(
+    with_mcp: bool, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(_: Jobs) -> None:
+        raise MemoryConnectionError("the database is away")
+
+    monkeypatch.setattr(Jobs, "start", start)
+
+    with pytest.raises(MemoryConnectionError, match="the database is away"):
+        await served(with_mcp=with_mcp)
 
 
 async def test_a_server_whose_keys_cannot_be_read_lives_and_lets_nobody_in(

@@ -291,7 +291,10 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
         begun: set[asyncio.Future[object]] = {running, ready}  # type: ignore[arg-type]  # either
         await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
-            await running  # which raises what went wrong
+            try:
+                await running  # which raises what went wrong
+            except BaseExceptionGroup as group:
+                raise _cause(group) from None
         yield url_of(settings, bound)
     finally:
         try:
@@ -307,6 +310,13 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
             bound.close()
     if not running.cancelled():
         running.result()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what a task group, such as those of MCP, has wrapped because it was alone in it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def _run(
