@@ -173,6 +173,28 @@ def test_every_line_of_a_log_in_json_is_json_from_start_to_stop(cli: Cli, worker
     assert "tea" not in log.replace(cli.url, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_log_in_json_is_all_that_a_container_prints(cli: Cli) -> None:
+    """Whoever runs one collects stdout and stderr as one log."""
+    cli.remember("likes tea")
+    command = [*COMMAND, "serve", "--port", "0", "--no-mcp", "--log-format", "json"]
+    with subprocess.Popen(
+        command,
+        env=environment(cli.url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=HANG)
+
+    lines = [json.loads(line) for line in [first, *rest.splitlines()]]
+    assert lines[0]["message"].startswith("it serves ")
+    assert lines[-1]["message"].startswith("it has stopped")
+
+
 @pytest.mark.usefixtures("hears_sighup")
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_sighup_does_not_end_a_server_without_workers_and_says_what_does_reload(cli: Cli) -> None:

@@ -467,7 +467,7 @@ async def _show_start(
     _log_start(run, report, workers)
     if run.out.is_json:
         run.out.line({**report, "pii": pii or "none", "workers": workers})
-    else:
+    elif run.out.is_watched or settings.log_format != "json":  # else the log is all there is
         access = counted(report["keys"], "key", "keys") if needs_key else "none: this computer only"
         access += f", and tokens of {settings.oidc.issuer}" if settings.oidc else ""
         rows = [
