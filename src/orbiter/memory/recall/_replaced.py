@@ -43,6 +43,7 @@ from orbiter.memory.recall._statements import (
     sentences_of,
     stems,
     terms_in,
+    topics_asked,
     topics_in,
     topics_of,
 )
@@ -85,11 +86,15 @@ def _replaces(
     is_own = newer.is_first_person and older.is_own and older.heads.isdisjoint(PERSON)
     is_same = _is_same_subject(newer, older)
     who = names | PERSON
-    if (is_same or is_own) and any(
-        _has_ended(newer, older, ended, topics)
-        and not ended <= who & newer.heads  # one who has left has not lost everything
-        and not _leaves(older, ended, topics)
-        for ended in newer.ended
+    is_resumed = newer.is_again and any(topics & each for each in _resumed(newer, older))
+    if (is_same and is_resumed) or (
+        (is_same or is_own)
+        and any(
+            _has_ended(newer, older, ended, topics)
+            and not ended <= who & newer.heads  # one who has left has not lost everything
+            and not _leaves(older, ended, topics)
+            for ended in newer.ended
+        )
     ):
         return True
     if not is_same or newer.is_added or older.is_event or _says_again(newer, older):
@@ -110,6 +115,19 @@ def _replaces(
     return not is_another and _is_of_one_kind(newer, older, who, is_named=is_named)
 
 
+def _may_replace(newer: Sentence, older: Sentence, stated: tuple[int, int]) -> bool:
+    """Tell whether both may be about one thing, of which the newer one tells what lasts.
+
+    *stated* is the year and month of the older one: what happened before is no news.
+    """
+    if newer.is_for_once and not older.has_date:
+        return False
+    both = newer.labels.keys() & older.labels.keys()
+    if any(newer.labels[each].isdisjoint(older.labels[each]) for each in both):
+        return False  # the Friday call is not the Monday call
+    return newer.month is None or newer.month >= stated
+
+
 def _has_ended(
     newer: Sentence, older: Sentence, ended: frozenset[str], topics: frozenset[str]
 ) -> bool:
@@ -123,6 +141,12 @@ def _has_ended(
         return 2 * len(both) > len(ended)
     rest = topics - newer.heads - ended
     return bool(rest & older.topics & newer.topics and older.topics - topics - ended)
+
+
+def _resumed(newer: Sentence, older: Sentence) -> list[frozenset[str]]:
+    """Return what had ended and is so again: what is done, or the subject and nothing besides."""
+    done = newer.terms - newer.heads
+    return [ended for ended in older.ended if ended <= done or ended == newer.terms]
 
 
 def _numbers(sentence: Sentence) -> set[str]:
@@ -211,7 +235,7 @@ def find_replacements(
     text = statement_in_english(question.as_statement)
     is_foreign = text != question.as_statement
     # Without the names of those who speak.
-    topics = topics_in(text if is_foreign else " ".join(question.terms))
+    topics = topics_in(text) if is_foreign else topics_asked(question.terms)
     if _WITH_WHOM.search(text):  # who moves may still live with the same person
         topics -= topics_in("live work")
     # Who asks for all of it asks for each of these.
@@ -226,6 +250,7 @@ def find_replacements(
         for later, news in changes.get(_who_states(item), ()):
             if later.created_at <= item.created_at:
                 break  # and so are all that follow
+            stated = (item.created_at.year, item.created_at.month)
             if trust_of(later) < trust_of(item):  # a web page does not overrule its reader
                 continue
             sentences = [
@@ -234,6 +259,7 @@ def find_replacements(
                 if any(
                     _replaces(one, other, matter, question.names)
                     for one in news
+                    if _may_replace(one, other, stated)
                     for matter in matters
                 )
             ]

@@ -5,17 +5,30 @@ whom and what it is. `_foreign_statements` puts other languages into English fir
 compares statements with each other.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.recall._candidate_pool import name_before_colon
-from orbiter.memory.recall._foreign_statements import may_tell_change, statement_in_english
+from orbiter.memory.recall._dates import (
+    TIME_WORDS,
+    has_one_date,
+    is_for_once,
+    labels_in,
+    number_of,
+    past_month,
+)
+from orbiter.memory.recall._foreign_statements import (
+    has_cue,
+    may_tell_change,
+    statement_in_english,
+)
 from orbiter.memory.recall._query_analysis import names_in
 from orbiter.memory.text import words
-from orbiter.memory.text.languages import MOVED, STARTED_WORK
+from orbiter.memory.text.languages import MARK, MOVED, STARTED_WORK
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
@@ -26,6 +39,7 @@ __all__ = [
     "sentences_of",
     "stems",
     "terms_in",
+    "topics_asked",
     "topics_in",
     "topics_of",
 ]
@@ -36,7 +50,9 @@ _MAX_BYTES = 8 * 2**20
 """How much is remembered of what was read, some 3 KB of a text: each question compares hundreds."""
 
 _SENTENCE = lazy_pattern(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]+)*[.!?\n]*")
-_CLAUSE = lazy_pattern(r"[,;:]\s|\s(?:[–—-]+|but|so|and(?: then|(?= (?:i|we|he|she|they)\b)))\s")
+_CLAUSE = lazy_pattern(
+    r"[,;:]\s|\s(?:[–—-]+|but|so|and(?: then|(?= (?:i|we|he|she|they)\b)))\s", re.IGNORECASE
+)
 
 _PARTS = lazy_pattern(r"[,;:]\s|\s(?:and|or|but|as well as|plus)\s")
 """What stands between the parts of an enumeration, each of which may end alone."""
@@ -57,7 +73,9 @@ _CHANGE = lazy_pattern(
 _AGAIN = lazy_pattern(r"(?<!once )(?<!yet )(?<!time and )\bagain\W*\Z")
 """A cue of change for what had ended, or was not so."""
 _ABSTAINS = lazy_pattern(r"\b(?:sober|teetotal|vegan|vegetarian)\b")
-_NEW = lazy_pattern(r"(?:\b(?:a|my|our|the|his|her|its|their) |\A)new (?P<what>\w+(?: \w+)?)")
+_NEW = lazy_pattern(
+    r"(?:\b(?:a|my|our|the|his|her|its|their|user's) |\A)new (?P<what>\w+(?: \w+)?)"
+)
 """Something new replaces the old one of its kind."""
 _OBJECT_AFTER = lazy_pattern(
     r"\b(?:no longer|used to|instead of|rather than|in place of|stopped|quit|gave up|given up"
@@ -81,18 +99,6 @@ _OBJECT_BEFORE = lazy_pattern(
 _OBJECT_BETWEEN = lazy_pattern(
     r"(?:\b(?:not|never|no)\b|n't\b)(?P<object>.*?)\b(?:any ?more|any longer)\b"
 )
-_ANY_CUE = lazy_pattern(
-    r"\b(?:now|nowadays|these|currently|instead|as of|since|moved|relocated|switched|changed"
-    r"|swapped|replaced|renamed|became|become|postponed|rescheduled|rebooked|delayed|brought"
-    r"|put off|raised|increased|reduced|lowered|went|gone|rose|risen|dropped|fell|fallen"
-    r"|turns out|turned out"
-    r"|actually|correction|update[sd]?|promoted|transferred|took over|taken over|handed over"
-    r"|joined|started|got|new|again|no longer|used to|rather than|in place of|stopped|quit|gave up"
-    r"|given up|cancelled|canceled|called off|left|sold|pulled out|backed out|resigned|retired"
-    r"|withdrew|ended|broke up|abandoned|off|over|closed|history|discontinued|shut down|happening"
-    r"|any ?more|any longer)\b"
-)
-"""At least one of these stands in whatever one of the cues above is found in."""
 _OBJECT_ENDS = lazy_pattern(
     r"\b(?:and|but|because|since|as|to|by|with|for|so|when|after|before|in order|due)\b"
 )
@@ -127,7 +133,7 @@ _DID = lazy_pattern(
 """How a note begins that leaves out "I", as "Moved to Paris", and not "Left knee hurts"."""
 _VERB = (
     r"(?:also|always|are|can|cannot|currently|did|does|had|has|have|is|just|never|no|not|now"
-    r"|recently|still|was|were|will|\w+ed|became|bought|got|left|quit|sold|took|went|\w+(?<!s)s)\b"
+    r"|recently|still|was|were|will|\w+ed|became|bought|gave|got|left|quit|sold|took|went|\w{2,}(?<!s)s)\b"
 )
 _USER_DOES = lazy_pattern(rf"(?!(?!(?:does|has|is|was)\b)\w+s {_VERB}){_VERB}")
 """What follows a user who is the subject. In "user stories moved" they are not."""
@@ -146,14 +152,6 @@ _LEADING = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """Words that may stand before a subject."""
-_TIMES = frozenset(
-    """
-    am day evening friday hour january february march april may june july august september october
-    november december last minute moment monday month morning next night noon o'clock pm saturday
-    spring summer autumn winter sunday thursday time today tomorrow tonight tuesday wednesday week
-    weekend year yesterday yearly monthly weekly daily
-    """.split()  # noqa: SIM905 - read by people
-)
 _CAPITAL = lazy_pattern(r"[^\W\da-z_][^\WA-Z_]")
 _CLOCK = lazy_pattern(r"\b\d{1,2}(?::\d\d|\s?[ap]m\b)")
 _USER = "user"
@@ -164,8 +162,8 @@ sit stand start take tell unfortunately use want
 """
 """Verbs that say little about what a sentence is about."""
 _CHANGES = """
-since change switch new move cancel drop stop quit now longer old previous actually currently update
-correction rebook reschedule postpone delay
+again since change switch new move cancel drop stop quit now longer old previous actually currently
+update correction rebook reschedule postpone delay
 """
 TOPICS = (
     "live lives reside relocate home moved",
@@ -190,31 +188,6 @@ _OWN_STATE = lazy_pattern(
     r"|salary|wage|weight) (?:is|are|was|has|went|rose|fell|dropped|changed)\b"
 )
 """What somebody says of themselves without "I": "My weight is …" is "I weigh …"."""
-_TELLS_NUMBER = (
-    r"(?:are|costs?|earns?|employs?|has|have|holds?|is|lasts?|needs?|pays?|takes?|weighs?)"
-)
-_OWN_VALUE = lazy_pattern(
-    r"\W*(?:(?:my|our) (?:\w+ ){1,4}?(?:is|costs?)"
-    r"|(?:i|we)(?:'m| am| are| weigh| earn| make| pay| take)"
-    r"|(?P<others>(?!(?:an?|another|any|each|every|he|how|i|if|it|my|one|our|she|some|that|there"
-    r"|these|they|this|those|we|what|which|you)\b)(?:[^\W\d][\w'-]* ){1,4}?"
-    rf"{_TELLS_NUMBER})) (?:(?!(?:after|at|before|by|for|from|in|of|on|since|to|until)\b)[a-z]+ )"
-    r"{0,3}?[^\w\s]*\d[\d .,/-]*(?:(?! and )[^\d,;])*\Z"
-)
-"""A sentence in small letters that tells one number of somebody or something, and no other."""
-_MAY_HAVE_VALUE = lazy_pattern(
-    rf"\b(?:my|our|i|we)\b[^.!?\n]*\d|\b{_TELLS_NUMBER} (?:[a-z]+ ){{0,3}}?\W?\d"
-)
-_RATES = frozenset(
-    "annually daily day hour month monthly per week weekly year yearly".split()  # noqa: SIM905
-)
-_DATED = frozenset(
-    """
-    january february march april may june july august september october november december monday
-    tuesday wednesday thursday friday saturday sunday today tomorrow tonight am pm o'clock
-    """.split()  # noqa: SIM905 - read by people
-)
-"""What tells that a number is a time: two appointments may both be true."""
 PERSON = frozenset(
     """
     aunt boss boyfriend brother child colleague cousin dad daughter father flatmate friend
@@ -222,6 +195,7 @@ PERSON = frozenset(
     mum neighbor neighbour nephew niece parent partner roommate sister son uncle wife
     """.split()  # noqa: SIM905 - read by people
 )
+_LEAST_TOLD = 4  # words of a clause that says something of a person, unlike "my wife Eva"
 _PERSONS = "|".join(sorted(PERSON)) + (
     "|baby|cat|client|coach|company|dentist|doctor|dog|employer|horse|landlord|manager|pet|student"
     "|teacher|team|tenant|therapist|trainer"
@@ -281,6 +255,13 @@ class Sentence(NamedTuple):
     """The terms of the names in it."""
     has_number: bool
     has_time: bool
+    labels: Mapping[tuple[str, str], frozenset[str]]
+    """What tells things of one kind apart, as "Friday" does calls."""
+    is_for_once: bool
+    """Whether what changed has done so for one day, or for a time."""
+    has_date: bool
+    month: tuple[int, int] | None
+    """The year and the month in which it happened, if it names one."""
     value: frozenset[str]
     """What a number is the value of, as of "My rent is 1150 euros"; nothing if it tells no such."""
 
@@ -302,11 +283,27 @@ def _topic_of() -> Mapping[str, str]:
 
 def _about(text: str) -> frozenset[str]:
     """Return what a text is about: its terms without times, cues and verbs that say little."""
-    kept = [word for word in words.tokens(text) if word not in _TIMES]
+    kept = [word for word in words.tokens(text) if word not in TIME_WORDS]
     terms = {term for term in words.terms_of(kept) if not term.isdigit()}
     if not text.isascii():  # of a run of characters its pairs: one alone is in many words
         terms -= {term for word in kept if len(word) > 1 for term in word if not term.isascii()}
+    return _telling(terms)
+
+
+def _telling(terms: Iterable[str]) -> frozenset[str]:
     return frozenset(terms) - stems(_LIGHT) - stems(_CHANGES) - {_USER}
+
+
+def topics_asked(terms: Iterable[str]) -> frozenset[str]:
+    """Return the topics of a question's terms, which are stems: to cut "coffe" again is "coff"."""
+    stripped = (term.removeprefix(MARK) for term in terms)
+    kept = [term for term in stripped if not (term.isdigit() or term in _time_stems())]
+    return topics_of(_telling(kept))
+
+
+@cache
+def _time_stems() -> frozenset[str]:
+    return frozenset(words.terms_of(TIME_WORDS))
 
 
 def topics_in(text: str) -> frozenset[str]:
@@ -337,7 +334,7 @@ def _head(clause: str, *, may_be_left_out: bool) -> str | None:
         following = " ".join(split[at + 1 : at + 3])
         if word in _FIRST or (word == _USER and _USER_DOES.match(following)):
             return "I"
-        if word in _LEADING or word in _TIMES or word.isdigit() or word == _USER:
+        if word in _LEADING or word in TIME_WORDS or word.isdigit() or word == _USER:
             continue
         if word.endswith("'s") and following and _OWNS.match(following):
             continue
@@ -383,6 +380,32 @@ def _ordered_topics(word: str, clause: str) -> frozenset[str]:
     return topics_in(word)
 
 
+def _by_subject(sentence: str) -> list[str]:
+    """Return a sentence in parts, where it tells of the one who speaks and of somebody else."""
+    parts, start, last = list[str](), 0, None
+    cuts = list(_CLAUSE.finditer(sentence))
+    ends = [*(cut.start() for cut in cuts), len(sentence)]
+    for begin, end in zip((0, *(cut.end() for cut in cuts)), ends, strict=True) if cuts else ():
+        clause = sentence[begin:end].replace("’", "'").lower()
+        subject = _head(clause, may_be_left_out=last is None)
+        if subject is None or not (subject == "I" or _tells_of(subject, clause)):
+            continue
+        if last is not None and (subject == "I") != (last == "I"):
+            parts.append(sentence[start:begin])
+            start = begin
+        last = subject
+    parts.append(sentence[start:])
+    # Of other languages, "did" tells before all clauses that something has happened.
+    did = "did " if sentence.startswith("did ") else ""
+    return [parts[0], *(did + part for part in parts[1:])]
+
+
+def _tells_of(subject: str, clause: str) -> bool:
+    """Tell whether a clause tells of the life of its subject, and not only who joins in."""
+    is_long = subject in PERSON and len(words.tokens(clause)) >= _LEAST_TOLD
+    return is_long or any(each.search(clause) for each in (MOVED, STARTED_WORK, _QUIT))
+
+
 def _read(sentence: str, *, is_foreign: bool) -> Sentence:
     text = sentence.replace("’", "'").lower()
     clauses = [clause for clause in _CLAUSE.split(_LEAD_IN.sub("", text, 1)) if clause.strip()]
@@ -407,6 +430,7 @@ def _read(sentence: str, *, is_foreign: bool) -> Sentence:
         elif _AGAIN.search(clause):
             again = True
         renewed += [topics_in(match["what"]) for match in _NEW.finditer(clause)]
+    lasting = [clause for clause in clauses if not is_for_once(clause)]
     is_again = again and not changed
     changed += [frozenset(words.tokens(text))] * is_again
     is_negated = _NEGATED.search(text) is not None
@@ -432,10 +456,14 @@ def _read(sentence: str, *, is_foreign: bool) -> Sentence:
         is_negated or bool(ended) or _ABSTAINS.search(text) is not None,
         tuple(filter(None, map(_about, _PARTS.split(text)))),
         # Read only where there may be some: that takes as long as a quarter of all else.
-        names_in(sentence) - _TIMES if _CAPITAL.search(sentence, 1) else frozenset(),
+        names_in(sentence) - TIME_WORDS if _CAPITAL.search(sentence, 1) else frozenset(),
         any(map(str.isdigit, text)),
-        not _TIMES.isdisjoint(words.tokens(text)) or _CLOCK.search(text) is not None,
-        _value_in(text),
+        not TIME_WORDS.isdisjoint(words.tokens(text)) or _CLOCK.search(text) is not None,
+        labels_in(sentence),
+        len(lasting) < len(clauses) and not any(map(has_cue, lasting)),
+        has_one_date(text),
+        past_month(text),
+        frozenset() if _UNREAL.search(text) else number_of(_LEAD_IN.sub("", text, 1)),
     )
 
 
@@ -443,20 +471,6 @@ def _whose_persons(text: str) -> frozenset[str]:
     written = _WHOSE_PERSON.findall(text)
     owners = frozenset(terms_in(" ".join(written)))
     return owners if {"my", "our", _USER}.isdisjoint(written) else owners | {"I"}
-
-
-def _value_in(text: str) -> frozenset[str]:
-    """Return the words of which a sentence tells a single number, without that.
-
-    Who says the same with another number later has told a new value, without a word of change.
-    """
-    match = _OWN_VALUE.match(_LEAD_IN.sub("", text, 1))
-    if match is None or _UNREAL.search(text):
-        return frozenset()
-    split = [word for word in words.tokens(text) if word not in words.COMMON]
-    of_what = frozenset(word for word in split if not word[0].isdigit())
-    dated = _DATED if match["others"] is None else _TIMES - _RATES
-    return frozenset() if of_what & dated else of_what - _RATES
 
 
 @text_cache(max_bytes=_MAX_BYTES)
@@ -469,6 +483,7 @@ def sentences_of(content: str) -> tuple[Sentence, ...]:
     stated, content = content, statement_in_english(content)
     parts = [part for part in _SENTENCE.findall(content) if not part.rstrip().endswith("?")]
     parts = [part for part in parts if len(part) <= _MAX_SENTENCE]
+    parts = [own for part in parts for own in _by_subject(part)]
     return tuple(_read(part, is_foreign=content != stated) for part in parts)
 
 
@@ -477,23 +492,8 @@ def news_in(content: str) -> list[Sentence]:
 
     So may one that tells a value.
     """
-    if not _may_tell_news(content):
+    if len(content) > _MAX_CHARACTERS or not may_tell_change(content):
         return []
     return [
         one for one in sentences_of(content) if one.changed or one.ended or one.renewed or one.value
     ]
-
-
-@text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)
-def _may_tell_news(content: str) -> bool:
-    """Tell whether a text has a cue at all: to read one takes a hundred times as long."""
-    if len(content) > _MAX_CHARACTERS:
-        return False
-    if _has_cue(content):
-        return True
-    return may_tell_change(content) and _has_cue(statement_in_english(content))
-
-
-def _has_cue(content: str) -> bool:
-    text = content.replace("’", "'").lower()
-    return _ANY_CUE.search(text) is not None or _MAY_HAVE_VALUE.search(text) is not None

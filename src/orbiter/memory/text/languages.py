@@ -283,15 +283,26 @@ _NO_PLACE = (
     r"(?! [^,;.]*\b(?:back|bottom|department|desk|end|folder|front|group|list|position|role|row"
     r"|seat|table|team|top)\b)"
 )
+_NO_HOME = (
+    r"(?! (?:tears|(?:an?|the|my|our|another|new|different|better|cheaper|its)"
+    r" (?:(?:new|different|better|cheaper) )?(?:app|bank|browser|database|editor|framework"
+    r"|laptop|library|phone|plan|platform|program|provider|software|system|tariff|tool|version)|android|aws|azure|chrome|debian"
+    r"|discord|docker|emacs|evernote|excel|fedora|firefox|gcp|git(?:hub|lab)?|gmail|google|ios"
+    r"|iphone|java|javascript|jira|kotlin|kubernetes|linear|linux|mac(?:os)?|mysql|neovim|notion"
+    r"|obsidian|outlook|postgres(?:ql)?|python|react|rust|safari|signal|slack|spotify|sqlite"
+    r"|telegram|typescript|ubuntu|vim|vs ?code|vue|whatsapp|windows)\b)"
+)
+"""Who is moved to tears lives where they lived, and so does who uses another program."""
 _MOVED = (
-    r"moved (?:(?:again|away|back|just|out|over|recently|together) )*(?:(?:abroad|away|here|home"
-    rf"|house|in|out|there)\b|(?:from|into|to)\b{_NO_PLACE})"
+    r"(?<!am )(?<!was )(?<!were )(?<!been )moved "
+    r"(?:(?:again|away|back|just|out|over|recently|together) )*(?:(?:abroad|away|here|home|house|in"
+    rf"|out|there)\b|(?:from|into|to)\b{_NO_HOME}{_NO_PLACE})"
 )
 MOVED = lazy_pattern(rf"\b{_MOVED}", re.IGNORECASE)
 """To have moved is to live elsewhere, but not to have moved the sofa, nor to Friday."""
 _STARTED = (
     r"(?:started (?:work(?:ing)? )?(?:as|at|with)\b(?! \d|[^,;.]*\b(?:beginning|bottom|chapter"
-    r"|college|dawn|end|gym|home|kindergarten|level|midnight|noon|page|school|top|university)\b)"
+    r"|college|dawn|end|gym|home|ironman|kindergarten|level|marathon|midnight|noon|page|race|school|top|tournament|triathlon|university)\b)"
     r"|joined (?:(?:\w+ ){1,3}as (?:an?|the|their)\b"
     r"|(?!(?:an?|for|forces|her|him|his|in|it|me|my|our|the|their|them|up|us|with)\b)[\w&-]+"
     r"(?= (?:as|in|last|on|this|today|yesterday)\b|\W*(?:\Z|[\n,.;!]))))"
