@@ -85,6 +85,10 @@ OF_ANOTHER_NUMBER = """
     Raum 12 ist am Montag gebucht | Ist Raum 14 am Montag gebucht?
     La salle 12 est réservée lundi | La salle 14 est-elle réservée lundi ?
     We moved to Python 3.11 in May | When did we move to Python 3.12?
+    The meeting room 12 is booked | Is the meeting room 14 booked?
+    Invoice number 4711 is paid | Is the invoice number 4712 paid?
+    Gate 12 opens at dawn | Does gate 14 open at dawn?
+    We closed Q4 well | Did Q3 close well?
 """
 OF_THE_NUMBER = """
     Room 14 is booked on Monday | Is room 14 booked?
@@ -96,6 +100,18 @@ OF_THE_NUMBER = """
     We use Python 3.12 | Do we use Python 3?
     I paid 30 euros for the ticket | Did I pay 20 euros for the ticket?
     The meeting is on May 7 | Is the meeting on May 5?
+    Retro is in room 8 | Is the retro in room 5?
+    We use Python 3.11 | Do we use Python 3.12?
+    My phone is an iPhone 15 | Is my phone an iPhone 13?
+    I live in flat 4 | Do I live in flat 6?
+    My flat is number 4 | Is my flat number 6?
+    I take bus line 14 to work | Hi, do I take bus line 12 to work?
+    The meeting is at 3 pm | Is the meeting at 4 pm?
+    The parcel weighs 3 kg | Does it weigh more than 2 kg?
+    Plumber charged 180 | Did the plumber charge 200?
+    Room 14 is booked at 4 | Is room 14 booked at 5?
+    Die Retro ist in Raum 8 | Ist die Retro in Raum 5?
+    Wir benutzen Python 3.11 | Benutzen wir Python 3.12?
 """
 
 

@@ -20,7 +20,7 @@ from orbiter.memory.recall._query_analysis import Question, is_question, names_i
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 
-__all__ = ["contradicts", "lacks_value", "names_of_user"]
+__all__ = ["contradicts", "lacks_value", "names_of_user", "without_values"]
 
 _UNIT = (
     r"(?:%|€|\$|£|(?:euros?|eur|dollars?|pounds?|francs?|yen|kilos?|kg|km|cm|mm|kilomet\w+"
@@ -123,6 +123,7 @@ _NOT_SUBJECT = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """Words after which a name is not who does something: "the book of Tomas", "at Acme"."""
+_PRONOUNS = _SELF | set("it he she they you ich wir er sie es".split())  # noqa: SIM905
 _SENTENCE_END = lazy_pattern(r"(?<!\d)[.!?\n]+|(?<=\d)[.!?\n]+$")
 _SUBJECT = lazy_pattern(
     r"\s*(?P<name>[^\W\d_a-z][\w-]+)(?: [^\W\d_a-z][\w-]*)?"
@@ -144,6 +145,19 @@ _NOT_NUMBERED = lazy_pattern(
     r"|around|approximately|nearly|roughly|since|until|least|most|plus|minus|times"
 )
 """Words before an amount, a day or a time."""
+_ASKS_WHETHER = lazy_pattern(
+    r"\W*(?:(?:and|but|hello|hey|hi|ok|okay|so),? )*(?:(?P<be>am|are|is|were|ist|sind|war(?:en)?"
+    r"|was(?! (?:hab|hat|ist|kost|mach|sind|war|wird)))"
+    r"|can|could|did|do|does|had|has|have|must|should|will|would"
+    r"|(?!(?:wann|was|wen|wer|wie|wo|welch\w*|warum) )\w+(?= (?:ich|wir)\b)"
+    r"|hab(?:e|en)|hat(?:te)?|wird|werden|kann) "
+)
+"""How a question begins that yes or no answers, beside which value it is."""
+_NUMBERED_SUBJECT = lazy_pattern(
+    r"(?:(?:the|this|that|my|our|your|der|die|das|mein\w?|unser\w?) )?"
+    r"(?P<nouns>(?:[^\W\d_]+ ){0,2})[^\W\d_]*\d[\w.,]*(?= \w)"
+)
+"""The thing that such a question is about, if a number names it: "room 14", followed by more."""
 _RANGE = lazy_pattern(r"\d\s?(?:-|–|to|bis)\s?\d")
 _OFTEN = 2
 """How many notes that tell of one person by name make that the user, if none tells of another."""
@@ -385,9 +399,28 @@ def _is_own(content: str) -> bool:
     return not _OWN.isdisjoint(words.tokens(statement_in_english(content)))
 
 
+@lru_cache(maxsize=16)
+def without_values(question: str) -> str:
+    """Return what of a question may name the thing it is about.
+
+    Whether the value is 5 is answered by another one, so of "Is the retro in room 5?" no number
+    names anything. Of "Is room 14 booked at 5?" the one of the subject does.
+    """
+    whether = _ASKS_WHETHER.match(lowered := question.lower())
+    if whether is None:
+        return question
+    subject = _NUMBERED_SUBJECT.match(lowered, end := whether.end())
+    if subject is not None:
+        nouns = subject["nouns"].split()
+        is_subject = len(nouns) <= 1 or whether["be"] is not None
+        if is_subject and _NOT_SUBJECT.isdisjoint(nouns) and _PRONOUNS.isdisjoint(nouns):
+            end = subject.end()
+    return question[:end] + _NUMBER.sub(" ", question[end:])
+
+
 def _has_other_number(question: str, content: str) -> bool:
     """Tell whether a text has another number after a noun than a question, and not that number."""
-    wanted = _numbered(question)
+    wanted = _numbered(without_values(question))
     if not wanted or _RANGE.search(content) is not None:
         return False
     numbers = [number.replace(",", ".") for number in _NUMBER.findall(content)]
