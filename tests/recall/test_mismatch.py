@@ -22,6 +22,7 @@ OF_ANOTHER_PERSON = """
     Tomas Berg works at Acme | Where do I work?
     My colleague Tomas works at Acme | Where do I work?
     Mum works at the town hall | Where do I work?
+    My mother-in-law lives in Rome | Where does my mother live?
     The user's sister works in Kiel | Where do I work?
     Uwe arbeitet bei Bosch | Wo arbeite ich?
     Uwe arbeitet bei Bosch | Wo arbeitet Klara?
@@ -52,6 +53,7 @@ OF_THE_PERSON = """
     Uwe arbeitet bei Bosch | Wo arbeitet Uwe?
     Uwe arbeitet bei Bosch | Wer arbeitet bei Bosch?
     Ich arbeite bei Bosch | Wo arbeite ich?
+    TU Delft, studied physics until 2011 | Where did I study?
     Der Nutzer arbeitet bei Bosch | Wo arbeite ich?
     Oma hat am 13. Juli Geburtstag, sie wird 85. | Wann hat Oma Geburtstag?
     Je suis allergique aux noix | À quoi suis-je allergique ?
@@ -62,7 +64,15 @@ OF_THE_PERSON = """
     大阪に住んでいます | 私はどこに住んでいますか？
     The Netflix password is tulip-9 | What is my Netflix password?
 """
+WHO = """
+    My neighbour feeds Mimi | Who feeds my cat?
+    My mother picks up Lea | Who picks up my daughter?
+    Anna's husband picks up Lea | Who picks up my daughter?
+"""
 OF_ANOTHER_PET = """
+    My neighbour feeds my dog | Who feeds my cat?
+    My neighbour is called Tom | Who is my boss?
+
     My cat is called Luna | What is my dog called?
     Meine Katze heißt Luna | Wie heißt mein Hund?
     Mi gato se llama Luna | ¿Cómo se llama mi perro?
@@ -161,6 +171,12 @@ async def test_what_is_told_of_whom_a_question_is_about_answers_it(
     assert {pair: value for pair, value in relevant.items() if value <= 0.3} == {}
 
 
+async def test_who_does_something_may_be_of_the_family() -> None:
+    relevant = await _each(WHO, LocalEmbeddings())
+
+    assert {pair: value for pair, value in relevant.items() if value <= 0.3} == {}
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("own", "others", "question"),
@@ -192,10 +208,17 @@ NUMBERED = MemoryMetadata(user_id="user-42")
         (["Tomas works at Acme", "The user's name is Tomas Berg"], True),
         (["Tomas works at Acme"], False),
         (["Tomas works at Acme", "Tomas likes green tea", "I like coffee"], False),
-        (["Tomas works at Acme", "Tomas likes green tea", "Dana has a dog"], False),
+        (["Tomas works at Acme", "Tomas likes green tea", "Dana is Tomas's wife"], True),
+        (["Tomas works at Acme", "Tomas likes green tea", "Dana has a dog"], True),
+        (["Tomas works at Acme", "Dana likes green tea"], False),
+        (["Tomas works at Acme", "Tomas likes tea", "Dana has a dog", "Dana likes tea"], False),
+        (["Tomas works at Acme", "My name's Tomas"], True),
+        (["Tomas works at Acme", "Name is Tomas"], True),
+        (["Tomas works at Acme", "Hi, I'm Tomas"], True),
+        (["Tomas works at Acme", "I'm called Tomas"], True),
     ],
 )
-async def test_who_alone_is_called_by_name_is_the_user(
+async def test_whom_most_notes_call_by_name_is_the_user(
     notes: list[str], model: LocalEmbeddings | None, *, is_user: bool
 ) -> None:
     hits = dict(await _recalled(notes, "Where do I work?", model, scope=NUMBERED))
