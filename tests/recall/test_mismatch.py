@@ -226,6 +226,17 @@ async def test_whom_most_notes_call_by_name_is_the_user(
     assert (hits.get(notes[0], 0.0) > 0.3) is is_user
 
 
+@BOTH
+@pytest.mark.parametrize("told", ["My name's Joana", "Hi, I'm Joana", "I'm called Joana"])
+async def test_who_told_a_name_is_meant_by_it(told: str, model: LocalEmbeddings | None) -> None:
+    notes = [told, "I work at a bakery", "I have a cat"]
+    hits = dict(await _recalled(notes, "Where does Joana work?", model, scope=NUMBERED))
+    others = dict(await _recalled(notes, "Where does Ute work?", model, scope=NUMBERED))
+
+    assert hits["I work at a bakery"] > 0.5
+    assert others.get("I work at a bakery", 0.0) <= 0.3
+
+
 async def test_what_the_model_cannot_read_is_no_answer() -> None:
     notes = ("🍕🍕🍕", "👍", "完了", "!!!", "The door code is 4711")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem
-from orbiter.memory.recall._candidate_pool import speaker_of
+from orbiter.memory.recall._candidate_pool import speaker_of, told_names
 from orbiter.memory.recall._features import says_when
 from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._query_analysis import Question, is_question, names_in, shortened
@@ -133,11 +133,6 @@ _SUBJECT = lazy_pattern(
     r"(?:['’]s\b| (?:is|was|has|had|will|can|[a-z]+(?<!s)s)\b)"
 )
 """Of whom a note tells by name at its beginning."""
-_NAMED = lazy_pattern(
-    r"\b(?:(?:[Mm]y|[Uu]ser['’]s)(?: \w+)? name(?: is|['’]s)|Name is|[Nn]ame:|[Cc]all me"
-    r"|(?<!\w)I(?:['’]m| am)(?: called)?"
-    r"|[Uu]ser is (?:called|named))\s+(?P<name>[^\W\d_a-z][\w-]+)"
-)
 _NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
 _NUMBERED = lazy_pattern(
     r"(?<![\w.,])(?P<noun>[^\W\d_]+)(?P<space> ?)(?P<number>\d+(?:[.,]\d+)*)(?![\w:]|[.,]\d)"
@@ -398,8 +393,7 @@ def names_of_user(question: Question, items: Iterable[MemoryItem]) -> frozenset[
         if isinstance(item, AIMemory) or speaker_of(item) is not None:
             continue
         texts.append(content := shortened(item.content))
-        for match in _NAMED.finditer(content):
-            own.update(words.tokens(match["name"]))
+        own.update(*map(words.tokens, told_names(item, content)))
         subject = _SUBJECT.match(content)
         named = {name for claim in _claims(content) if claim.is_name for name in claim.who or ()}
         subjects.update(named if subject is None else {*named, subject["name"].lower()})
