@@ -22,6 +22,7 @@ OF_ANOTHER_PERSON = """
     Tomas Berg works at Acme | Where do I work?
     My colleague Tomas works at Acme | Where do I work?
     Mum works at the town hall | Where do I work?
+    My mother-in-law lives in Rome | Where does my mother live?
     The user's sister works in Kiel | Where do I work?
     Uwe arbeitet bei Bosch | Wo arbeite ich?
     Uwe arbeitet bei Bosch | Wo arbeitet Klara?
@@ -52,6 +53,7 @@ OF_THE_PERSON = """
     Uwe arbeitet bei Bosch | Wo arbeitet Uwe?
     Uwe arbeitet bei Bosch | Wer arbeitet bei Bosch?
     Ich arbeite bei Bosch | Wo arbeite ich?
+    TU Delft, studied physics until 2011 | Where did I study?
     Der Nutzer arbeitet bei Bosch | Wo arbeite ich?
     Oma hat am 13. Juli Geburtstag, sie wird 85. | Wann hat Oma Geburtstag?
     Je suis allergique aux noix | À quoi suis-je allergique ?
@@ -62,7 +64,15 @@ OF_THE_PERSON = """
     大阪に住んでいます | 私はどこに住んでいますか？
     The Netflix password is tulip-9 | What is my Netflix password?
 """
+WHO = """
+    My neighbour feeds Mimi | Who feeds my cat?
+    My mother picks up Lea | Who picks up my daughter?
+    Anna's husband picks up Lea | Who picks up my daughter?
+"""
 OF_ANOTHER_PET = """
+    My neighbour feeds my dog | Who feeds my cat?
+    My neighbour is called Tom | Who is my boss?
+
     My cat is called Luna | What is my dog called?
     Meine Katze heißt Luna | Wie heißt mein Hund?
     Mi gato se llama Luna | ¿Cómo se llama mi perro?
@@ -85,6 +95,10 @@ OF_ANOTHER_NUMBER = """
     Raum 12 ist am Montag gebucht | Ist Raum 14 am Montag gebucht?
     La salle 12 est réservée lundi | La salle 14 est-elle réservée lundi ?
     We moved to Python 3.11 in May | When did we move to Python 3.12?
+    The meeting room 12 is booked | Is the meeting room 14 booked?
+    Invoice number 4711 is paid | Is the invoice number 4712 paid?
+    Gate 12 opens at dawn | Does gate 14 open at dawn?
+    We closed Q4 well | Did Q3 close well?
 """
 OF_THE_NUMBER = """
     Room 14 is booked on Monday | Is room 14 booked?
@@ -96,6 +110,18 @@ OF_THE_NUMBER = """
     We use Python 3.12 | Do we use Python 3?
     I paid 30 euros for the ticket | Did I pay 20 euros for the ticket?
     The meeting is on May 7 | Is the meeting on May 5?
+    Retro is in room 8 | Is the retro in room 5?
+    We use Python 3.11 | Do we use Python 3.12?
+    My phone is an iPhone 15 | Is my phone an iPhone 13?
+    I live in flat 4 | Do I live in flat 6?
+    My flat is number 4 | Is my flat number 6?
+    I take bus line 14 to work | Hi, do I take bus line 12 to work?
+    The meeting is at 3 pm | Is the meeting at 4 pm?
+    The parcel weighs 3 kg | Does it weigh more than 2 kg?
+    Plumber charged 180 | Did the plumber charge 200?
+    Room 14 is booked at 4 | Is room 14 booked at 5?
+    Die Retro ist in Raum 8 | Ist die Retro in Raum 5?
+    Wir benutzen Python 3.11 | Benutzen wir Python 3.12?
 """
 
 
@@ -145,6 +171,12 @@ async def test_what_is_told_of_whom_a_question_is_about_answers_it(
     assert {pair: value for pair, value in relevant.items() if value <= 0.3} == {}
 
 
+async def test_who_does_something_may_be_of_the_family() -> None:
+    relevant = await _each(WHO, LocalEmbeddings())
+
+    assert {pair: value for pair, value in relevant.items() if value <= 0.3} == {}
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("own", "others", "question"),
@@ -176,15 +208,33 @@ NUMBERED = MemoryMetadata(user_id="user-42")
         (["Tomas works at Acme", "The user's name is Tomas Berg"], True),
         (["Tomas works at Acme"], False),
         (["Tomas works at Acme", "Tomas likes green tea", "I like coffee"], False),
-        (["Tomas works at Acme", "Tomas likes green tea", "Dana has a dog"], False),
+        (["Tomas works at Acme", "Tomas likes green tea", "Dana is Tomas's wife"], True),
+        (["Tomas works at Acme", "Tomas likes green tea", "Dana has a dog"], True),
+        (["Tomas works at Acme", "Dana likes green tea"], False),
+        (["Tomas works at Acme", "Tomas likes tea", "Dana has a dog", "Dana likes tea"], False),
+        (["Tomas works at Acme", "My name's Tomas"], True),
+        (["Tomas works at Acme", "Name is Tomas"], True),
+        (["Tomas works at Acme", "Hi, I'm Tomas"], True),
+        (["Tomas works at Acme", "I'm called Tomas"], True),
     ],
 )
-async def test_who_alone_is_called_by_name_is_the_user(
+async def test_whom_most_notes_call_by_name_is_the_user(
     notes: list[str], model: LocalEmbeddings | None, *, is_user: bool
 ) -> None:
     hits = dict(await _recalled(notes, "Where do I work?", model, scope=NUMBERED))
 
     assert (hits.get(notes[0], 0.0) > 0.3) is is_user
+
+
+@BOTH
+@pytest.mark.parametrize("told", ["My name's Joana", "Hi, I'm Joana", "I'm called Joana"])
+async def test_who_told_a_name_is_meant_by_it(told: str, model: LocalEmbeddings | None) -> None:
+    notes = [told, "I work at a bakery", "I have a cat"]
+    hits = dict(await _recalled(notes, "Where does Joana work?", model, scope=NUMBERED))
+    others = dict(await _recalled(notes, "Where does Ute work?", model, scope=NUMBERED))
+
+    assert hits["I work at a bakery"] > 0.5
+    assert others.get("I work at a bakery", 0.0) <= 0.3
 
 
 async def test_what_the_model_cannot_read_is_no_answer() -> None:

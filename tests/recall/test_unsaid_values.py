@@ -6,6 +6,7 @@ from orbiter.memory import MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.recall import recall
 
+MODEL = LocalEmbeddings()
 ANN = MemoryMetadata(user_id="ann")
 
 UNSAID = """
@@ -35,6 +36,8 @@ UNSAID = """
     We would love to visit Japan with the kids | When did we visit Japan?
     Quiero visitar Japón | ¿Cuándo visité Japón?
     Leo mag Dinosaurier | Wie alt ist Leo?
+    My little sister Eva eats no meat | How old is my sister Eva?
+    The report for Frau Winter has no pictures | When is the deadline of the report?
     Der Router steht im Flur | Was ist das Passwort vom Router?
     Le vélo est rouge | Combien a coûté le vélo ?
     La bici es roja | ¿Cuánto costó la bici?
@@ -74,6 +77,24 @@ SAID = """
     El alquiler es gratis en enero | ¿Cuánto cuesta el alquiler en enero?
     Der Chor ist donnerstags | Wann ist der Chor?
     Der Zahnarzttermin ist am Montag früh | Wann ist der Zahnarzttermin?
+    I take no sugar in my tea | How much sugar do I take in my tea?
+    Ich nehme keinen Zucker im Tee | Wie viel Zucker nehme ich im Tee?
+    Mia is a year old | How old is Mia?
+    Mia ist ein Jahr alt | Wie alt ist Mia?
+    I drink a whole pot of coffee every day | How much coffee do I drink?
+    I eat little meat | How much meat do I eat?
+    I hardly eat any meat | How much meat do I eat?
+    I drink none of the wine | How much wine do I drink?
+    The ticket was a fiver | How much did the ticket cost?
+    I take my vitamins with breakfast | When do I take my vitamins?
+    I walk the dog at lunchtime | When do I walk the dog?
+    The bins are emptied once a fortnight | When are the bins emptied?
+    Wifi passphrase is correct horse battery staple | What is the wifi password?
+"""
+SAID_IN_OTHER_WORDS = """
+    My brother turns 40 on 2 December | When is my brother's birthday?
+    The report has to be in by 15 January | When is the deadline for the report?
+    Vitamins with breakfast | When do I take my vitamins?
 """
 
 
@@ -101,6 +122,12 @@ async def test_a_note_with_one_still_is(model: LocalEmbeddings | None) -> None:
     found = {pair: await _relevance_of(*pair, model) for pair in _pairs(SAID)}
 
     assert {pair: value for pair, value in found.items() if value <= 0.3} == {}
+
+
+async def test_a_value_in_other_words_is_one_for_the_model() -> None:
+    relevant = {pair: await _relevance_of(*pair, MODEL) for pair in _pairs(SAID_IN_OTHER_WORDS)}
+
+    assert {pair: value for pair, value in relevant.items() if value <= 0.5} == {}
 
 
 async def test_the_own_date_of_a_note_may_say_when_something_was() -> None:

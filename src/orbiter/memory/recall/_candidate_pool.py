@@ -30,10 +30,16 @@ __all__ = [
     "name_before_colon",
     "names_in",
     "speaker_of",
+    "told_names",
 ]
 
 OTHER_SCRIPTS = "Что это такое? これは何ですか？ 这是什么？ 이것은 무엇입니까?"
 """What a model that knows English only has no words for."""
+_TELLS_NAME = lazy_pattern(
+    r"\b(?:(?:[Mm]y|[Uu]ser['’]s)(?: \w+)? name(?: is|['’]s)|Name is|[Nn]ame:|[Cc]all me"
+    r"|(?<!\w)I(?:['’]m| am)(?: called)?"
+    r"|[Uu]ser is (?:called|named))\s+(?P<name>[^\W\d_a-z][\w-]+)"
+)
 _EMPTY: Mapping[str, int] = MappingProxyType({})
 _STORED = "stored"
 _MANY = 40
@@ -196,3 +202,10 @@ class Pool(NamedTuple):
     def items(self) -> list[MemoryItem]:
         """Every item, stretch by stretch."""
         return [item for window in self.windows for item in window]
+
+
+def told_names(item: MemoryItem, content: str) -> list[str]:
+    """Return by which names the user goes who wrote *content* in an item, as in "I'm Joana"."""
+    if isinstance(item, AIMemory) or speaker_of(item) is not None:
+        return []
+    return [match["name"] for match in _TELLS_NAME.finditer(content)]

@@ -35,6 +35,7 @@ from orbiter.memory.recall._candidate_pool import (
     is_talk,
     names_in,
     speaker_of,
+    told_names,
 )
 from orbiter.memory.recall._date_phrases import named_day
 from orbiter.memory.recall._dates import FIRST, Span, closeness
@@ -139,6 +140,9 @@ async def look(
     if by_words:
         matches, latest = await both(_by_words(store, text, _some(query)), newest)
         user = unnamed_user(text, query.metadata, matches.frequency, matches.items)
+        if user is None and (scope := query.metadata) is not None and scope.user_id is not None:
+            scope = scope.model_copy(update={"user_id": _told_name(text, matches.items)})
+            user = unnamed_user(text, scope, matches.frequency, matches.items)
     else:
         matches, latest, user = WordMatches([], {}, 0), await newest, None
     latest, _ = limit_per_fact(latest, query.max_per_fact)
@@ -149,6 +153,13 @@ async def look(
         times = (*question.times, *_event_times(question, matches.items))
         question = question._replace(times=tuple(dict.fromkeys(times)))
     return FirstLook(question, matches, latest, names, now)
+
+
+def _told_name(text: str, items: Sequence[MemoryItem]) -> str | None:
+    """Return the name in *text* by which a user goes: "I'm Joana" tells one, "I'm German" none."""
+    telling = (each for each in items if not terms_of(each).isdisjoint(("name", "call")))
+    names = (name for item in telling for name in told_names(item, shortened(item.content)))
+    return next((name for name in names if words.tokens(name)[0] in words.tokens(text)), None)
 
 
 def _event_times(question: Question, items: Sequence[MemoryItem]) -> list[Span]:

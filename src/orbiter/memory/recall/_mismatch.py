@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem
-from orbiter.memory.recall._candidate_pool import speaker_of
+from orbiter.memory.recall._candidate_pool import speaker_of, told_names
 from orbiter.memory.recall._features import says_when
 from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._query_analysis import Question, is_question, names_in, shortened
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
 
-__all__ = ["contradicts", "lacks_value", "names_of_user"]
+__all__ = ["contradicts", "lacks_value", "names_of_user", "without_values"]
 
 _UNIT = (
     r"(?:%|€|\$|£|(?:euros?|eur|dollars?|pounds?|francs?|yen|kilos?|kg|km|cm|mm|kilomet\w+"
@@ -48,7 +48,9 @@ _ASKS_SECRET = lazy_pattern(
 _AMOUNT = lazy_pattern(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|half|dozen|double|free|nothing"
-    r"|zero|(?:same|less|more) (?:as|than)|(?:zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf"
+    r"|zero|no|none|little|hardly|whole|fiver|tenner|an? (?:day|hour|month|week|year)|kein\w*|wenig"
+    r"|kaum|ganzen?|ein(?:e|en)? (?:jahr|monat|stunde|tag|woche)|(?:same|less|more) (?:as|than)"
+    r"|(?:zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf"
     r"|zwölf)\w*|\w*(?:zig|hundert|tausend)|deux|trois|quatre|cinq|dix|vingt|trente|cent|mille|dos"
     r"|tres|cuatro|cinco|diez|veinte|treinta|cien|mil|due|quattro|cinque|dieci|venti|cento|dois|dez"
     r"|vinte|trinta|twee|drie|vijf|tien|twintig|kostenlos|gratuit|gratis)\b|два|три|четыре|пять"
@@ -58,7 +60,7 @@ _AMOUNT = lazy_pattern(
 _SECRET = lazy_pattern(r"[^\W\d_]\d|\d[^\W\d_]|\w[@/._-]\w|[\"'«»“”`:=]\s?\S")
 """What a password or an address has, and few other words."""
 _EVENTS = {
-    "birthday": "birthday birthdate birth born",
+    "birthday": "birthday birthdate birth born turn",
     "wedding": "wedding marry married marriage bride",
     "anniversary": "anniversary wedding marry married",
     "graduation": "graduation graduate",
@@ -74,9 +76,13 @@ _TIME = lazy_pattern(
     r"|\b(?:week|month|year|hour|minute|morning|evening|afternoon|night|weekend|summer|winter|autumn"
     r"|spring)s?\b|\b(?:noon|midnight|dawn|dusk|tomorrow|christmas|easter|new year|daily|weekly"
     r"|monthly|yearly|soon|never|always|after|before|until|when|while|during|now|already|one|two"
-    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half past|quarter)\b",
+    r"|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half past|quarter|every"
+    r"|once|twice|fortnight(?:s|ly)?|(?:bed|break|dinner|lunch|meal|tea)times?"
+    r"|(?:at|over|with) (?:breakfast|brunch|lunch|dinner|supper))\b",
     re.IGNORECASE,
 )
+_DUE = lazy_pattern(r"\b(?:by|no later than)\b", re.IGNORECASE)
+_IN_LAW = lazy_pattern(r"\b\w+-in-law\b", re.IGNORECASE)
 _OWNER = lazy_pattern(r"(?<!\w)([^\W\da-z_][\w-]+)['’]s\b")
 _KIN = {
     "mother": "mother mom mum mama mommy mummy parent",
@@ -92,10 +98,7 @@ _KIN = {
     "grandmother": "grandmother grandma granny grandparent",
     "grandfather": "grandfather grandpa granddad grandparent",
     "aunt": "aunt auntie",
-    "uncle": "uncle",
-    "cousin": "cousin",
-    "niece": "niece",
-    "nephew": "nephew",
+    **{who: who for who in ("uncle", "cousin", "niece", "nephew", "inlaw")},
     "boss": "boss manager",
     "neighbour": "neighbour neighbor",
     "roommate": "roommate flatmate",
@@ -123,16 +126,13 @@ _NOT_SUBJECT = frozenset(
     """.split()  # noqa: SIM905 - read by people
 )
 """Words after which a name is not who does something: "the book of Tomas", "at Acme"."""
-_SENTENCE_END = lazy_pattern(r"(?<!\d)[.!?\n]+|(?<=\d)[.!?\n]+$")
+_PRONOUNS = _SELF | set("it he she they you ich wir er sie es".split())  # noqa: SIM905
+_SENTENCE_END = lazy_pattern(r"(?<!\d)[.!?\n]+|(?<=\d)[.!?\n]+$|,\s+(?=[a-z]+ed\b)")
 _SUBJECT = lazy_pattern(
     r"\s*(?P<name>[^\W\d_a-z][\w-]+)(?: [^\W\d_a-z][\w-]*)?"
     r"(?:['’]s\b| (?:is|was|has|had|will|can|[a-z]+(?<!s)s)\b)"
 )
 """Of whom a note tells by name at its beginning."""
-_NAMED = lazy_pattern(
-    r"\b(?:(?:[Mm]y|[Uu]ser['’]s)(?: \w+)? name is|[Nn]ame:|[Cc]all me|(?<!\w)I(?:['’]m| am)"
-    r"|[Uu]ser is (?:called|named))\s+(?P<name>[^\W\d_a-z][\w-]+)"
-)
 _NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
 _NUMBERED = lazy_pattern(
     r"(?<![\w.,])(?P<noun>[^\W\d_]+)(?P<space> ?)(?P<number>\d+(?:[.,]\d+)*)(?![\w:]|[.,]\d)"
@@ -144,9 +144,27 @@ _NOT_NUMBERED = lazy_pattern(
     r"|around|approximately|nearly|roughly|since|until|least|most|plus|minus|times"
 )
 """Words before an amount, a day or a time."""
+_ASKS_WHO = lazy_pattern(
+    r"\W*(?:who|wer|qui|quién) (?!(?:is|was|are|were|ist|war|est|es) (?:my|our|mein|mon|ma|mi)\b)",
+    re.IGNORECASE,
+)
+"""What asks who does something, not who the father is."""
+_ASKS_WHETHER = lazy_pattern(
+    r"\W*(?:(?:and|but|hello|hey|hi|ok|okay|so),? )*(?:(?P<be>am|are|is|were|ist|sind|war(?:en)?"
+    r"|was(?! (?:hab|hat|ist|kost|mach|sind|war|wird)))"
+    r"|can|could|did|do|does|had|has|have|must|should|will|would"
+    r"|(?!(?:wann|was|wen|wer|wie|wo|welch\w*|warum) )\w+(?= (?:ich|wir)\b)"
+    r"|hab(?:e|en)|hat(?:te)?|wird|werden|kann) "
+)
+"""How a question begins that yes or no answers, beside which value it is."""
+_NUMBERED_SUBJECT = lazy_pattern(
+    r"(?:(?:the|this|that|my|our|your|der|die|das|mein\w?|unser\w?) )?"
+    r"(?P<nouns>(?:[^\W\d_]+ ){0,2})[^\W\d_]*\d[\w.,]*(?= \w)"
+)
+"""The thing that such a question is about, if a number names it: "room 14", followed by more."""
 _RANGE = lazy_pattern(r"\d\s?(?:-|–|to|bis)\s?\d")
 _OFTEN = 2
-"""How many notes that tell of one person by name make that the user, if none tells of another."""
+"""How many notes that tell of one person by name make that the user, if fewer tell of another."""
 _MAX_BYTES = 8 * 2**20
 """How much is remembered of what texts claim."""
 
@@ -160,7 +178,7 @@ _NO_AGE = lazy_pattern(
     r"|\b(?:bus|chapter|class|flat|floor|gate|grade|klasse|line|linie|number|page|platform|raum|room"
     r"|seite|zimmer) (?:\d+\w?|one|two|three|four|five|six|seven|eight|nine|ten)\b"
     r"|\b\d{1,2}(?:st|nd|rd|th)? (?:of )?{month}\b|\b{month} \d{1,2}(?:st|nd|rd|th)?\b"
-    r"|\b(?:free|nothing)\b".replace(
+    r"|\b(?:free|nothing|no|none|little|hardly|whole|fiver|tenner|kein\w*|wenig|kaum|ganzen?)\b".replace(
         "{month}",
         "(?:january|february|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber)",
     ),
@@ -191,12 +209,13 @@ def lacks_value(question: Question, content: str) -> bool:
         asks_age = _ASKS_AGE.search(question.text) is not None
         value = _NO_AGE.sub(" ", content) if asks_age else content
         has_value = (_SECRET if name else _AMOUNT).search(value) is not None
-        return not has_value and not (name and name in content.lower())
+        held = content.lower().replace("passphrase", "password")
+        return not has_value and not (name and name in held)
     if not question.asks_when:
         return False
     named = _event_terms(question.text)
     if named and named.isdisjoint(words.terms(content)) and not _is_foreign(content):
-        return True
+        return not ("due" in named and _DUE.search(content) and _TIME.search(content))
     if question.asks_past:
         return _is_only_wished(question, content)
     if _is_foreign(question.text):
@@ -247,17 +266,20 @@ def contradicts(
     who asks.
     """
     content = shortened(item.content)
-    if _tells_of_another(question, content, item.metadata.user_id or "", own_names):
-        return 1.0
-    if _has_other_number(question.text, content):
+    user_id = item.metadata.user_id or ""
+    is_of_other = _tells_of_another(question, content, user_id, own_names)
+    if is_of_other or _has_other_number(question.text, content):
         return 1.0
     wanted = _kin_of(question.text)
     owners = _owners_in(question.text) if question.names else frozenset()
     if not (wanted or owners) or not owners.isdisjoint(held):
         return 0.0
     kin = _kin_of(content)
-    if wanted and kin:
-        return float(kin.isdisjoint(wanted))
+    asks_who = _ASKS_WHO.match(question.text) is not None
+    if asks_who:
+        kin -= _kin_of(" ".join(content.split(None, 2)[:2])) - wanted
+    if wanted and (kin or asks_who):
+        return float(bool(kin) and kin.isdisjoint(wanted))
     others = _owners_in(content)
     if owners and others:
         return float(others.isdisjoint(owners))
@@ -360,7 +382,7 @@ def _claims_by_name(english: str, names: Set[str] | None, *, is_asking: bool) ->
 def names_of_user(question: Question, items: Iterable[MemoryItem]) -> frozenset[str]:
     """Return the names that notes have for the user who asks of themselves, in lower case.
 
-    They say so ("My name is Alice"), or nobody says "I" and they tell of one person by name only.
+    They say so ("My name is Alice"), or nobody says "I" and most tell of one person.
     """
     if all(claim.who is not None for claim in _claims(question.text)):
         return frozenset()
@@ -371,13 +393,13 @@ def names_of_user(question: Question, items: Iterable[MemoryItem]) -> frozenset[
         if isinstance(item, AIMemory) or speaker_of(item) is not None:
             continue
         texts.append(content := shortened(item.content))
-        for match in _NAMED.finditer(content):
-            own.update(words.tokens(match["name"]))
+        own.update(*map(words.tokens, told_names(item, content)))
         subject = _SUBJECT.match(content)
         named = {name for claim in _claims(content) if claim.is_name for name in claim.who or ()}
         subjects.update(named if subject is None else {*named, subject["name"].lower()})
-    if len(subjects) == 1 and subjects.total() >= _OFTEN and not any(map(_is_own, texts)):
-        own.update(subjects)
+    (most, count), (_, next_count) = [*subjects.most_common(2), ("", 0), ("", 0)][:2]
+    if count >= _OFTEN and count > next_count and not any(map(_is_own, texts)):
+        own.add(most)
     return frozenset(own)
 
 
@@ -385,9 +407,28 @@ def _is_own(content: str) -> bool:
     return not _OWN.isdisjoint(words.tokens(statement_in_english(content)))
 
 
+@lru_cache(maxsize=16)
+def without_values(question: str) -> str:
+    """Return what of a question may name the thing it is about.
+
+    Whether the value is 5 is answered by another one, so of "Is the retro in room 5?" no number
+    names anything. Of "Is room 14 booked at 5?" the one of the subject does.
+    """
+    whether = _ASKS_WHETHER.match(lowered := question.lower())
+    if whether is None:
+        return question
+    subject = _NUMBERED_SUBJECT.match(lowered, end := whether.end())
+    if subject is not None:
+        nouns = subject["nouns"].split()
+        is_subject = len(nouns) <= 1 or whether["be"] is not None
+        if is_subject and _NOT_SUBJECT.isdisjoint(nouns) and _PRONOUNS.isdisjoint(nouns):
+            end = subject.end()
+    return question[:end] + _NUMBER.sub(" ", question[end:])
+
+
 def _has_other_number(question: str, content: str) -> bool:
     """Tell whether a text has another number after a noun than a question, and not that number."""
-    wanted = _numbered(question)
+    wanted = _numbered(without_values(question))
     if not wanted or _RANGE.search(content) is not None:
         return False
     numbers = [number.replace(",", ".") for number in _NUMBER.findall(content)]
@@ -429,7 +470,8 @@ def _does() -> frozenset[str]:
 
 
 def _kin_of(text: str) -> frozenset[str]:
-    return _kin_in(words.terms_of(words.tokens(statement_in_english(text))))
+    text = _IN_LAW.sub("inlaw", statement_in_english(text))
+    return _kin_in(words.terms_of(words.tokens(text)))
 
 
 def _kin_in(terms: Iterable[str]) -> frozenset[str]:

@@ -26,7 +26,7 @@ from orbiter.memory.recall._features import (
     terms_of,
 )
 from orbiter.memory.recall._foreign_times import asks_only_time
-from orbiter.memory.recall._mismatch import contradicts, lacks_value
+from orbiter.memory.recall._mismatch import contradicts, lacks_value, without_values
 from orbiter.memory.recall._query_analysis import Question, asks, is_question, names_in, shortened
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.text_caches import text_cache
@@ -282,6 +282,9 @@ def _about_another(
     missing = question.names - held - _time_terms()
     if question.times:  # which `date` is about
         missing = frozenset(name for name in missing - _asks_time() if not _is_number(name))
+    if any(map(_is_number, missing)):
+        naming = frozenset(words.terms(without_values(question.text)))
+        missing = frozenset(name for name in missing if name in naming or not _is_number(name))
     if missing and item.metadata.user_id is not None:
         missing -= frozenset(words.terms(item.metadata.user_id))
     if not missing or contradicting == 1 or _OWN.search(item.content) is not None:
