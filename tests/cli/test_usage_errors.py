@@ -73,7 +73,7 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
         (["edit", "nope", "x"], 3, "`--all` shows everyone's"),
         (["edit", "1", "x"], 3, "row 1 of the last list is `@1`"),
         (["export", "a b.md", "--all"], 2, "`orbiter-memory export 'a b/' --all`"),
-        (["edit", item_id, "a\0b"], 2, "the text: U+0000 at position 1"),
+        (["edit", item_id, "a\0b"], 2, "cannot be stored: U+0000 at position 1"),
         (["edit", item_id, "--extra", "{}"], 2, "`--extra` is empty"),
         (["forget", "--where", "{}"], 2, "`--everything`"),
         (["recall", "x", "--mode", "meaning"], 2, "`--mode words`"),

@@ -225,6 +225,7 @@ def _is_ours(error: BaseException) -> bool:
 
 def _code(error: BaseException) -> int:
     from orbiter.memory.errors import (  # noqa: PLC0415 - only when something went wrong
+        InvalidItemError,
         ItemNotFoundError,
         QueryError,
         VersionConflict,
@@ -234,8 +235,8 @@ def _code(error: BaseException) -> int:
         return NOT_FOUND
     if isinstance(error, VersionConflict):
         return CONFLICT
-    is_wrong = isinstance(error, UsageError | QueryError) or _is_refused(error)
-    return USAGE if is_wrong else ERROR
+    is_wrong = isinstance(error, UsageError | QueryError | InvalidItemError)
+    return USAGE if is_wrong or _is_refused(error) else ERROR
 
 
 def _is_refused(error: BaseException) -> bool:

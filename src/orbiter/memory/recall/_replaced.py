@@ -247,6 +247,8 @@ def find_replacements(
     replaced: dict[str, MemoryItem] = {}
     outdated: list[tuple[MemoryItem, list[Sentence]]] = []
     for item in filter(_is_statement, older) if changes else ():
+        if item.content == question.text:  # asked for by its very words
+            continue
         for later, news in changes.get(_who_states(item), ()):
             if later.created_at <= item.created_at:
                 break  # and so are all that follow

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.copying import check_content
 from orbiter.memory.model.items import MAX_NATIVE, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.serialization import _kind as kind_of
 from orbiter.memory.model.serialization import dump_item, load_item
@@ -131,7 +132,7 @@ def _dump_given(value: Any) -> Any:
 def dump_content(value: Any) -> Any:
     """Return a text that is to be kept; one that nobody may keep is not even sent."""
     if isinstance(value, str) and len(value) > MemoryItem.max_content_bytes:
-        MemoryItem(content=value)  # raises what it would raise there
+        check_content(MemoryItem, value)  # raises what it would raise there
     return value
 
 
