@@ -54,6 +54,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
         "_table",
         "stems",
         "_asks_time",
+        "_time_stems",
         "_time_terms",
         "_time_words",
         "_topic_of",
@@ -63,6 +64,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
     assert others - ours == {
         "_event_terms",
         "_wanted_value",
+        "without_values",
         "written",
     }  # of 16 questions, which are short
     assert len(_caches()) >= 5

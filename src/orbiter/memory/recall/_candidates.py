@@ -122,10 +122,7 @@ class FirstLook(NamedTuple):
 async def gather(
     store: MemoryStore, text: str, asked: Query, *, now: datetime, by_meaning: bool = True
 ) -> Found:
-    """Return the question that *text* is, and the items of *store* that may answer it.
-
-    Without *by_meaning*, no model is asked and no vector read.
-    """
+    """Return the question that *text* is, and what may answer it, *by_meaning* with the model."""
     seen = await look(store, text, asked, now=now)
     vector = await embed_question(store, seen.question) if by_meaning else None
     return seen.question, await fill_pool(store, seen, asked, vector)
@@ -159,7 +156,8 @@ def _told_name(text: str, items: Sequence[MemoryItem]) -> str | None:
     """Return the name in *text* by which a user goes: "I'm Joana" tells one, "I'm German" none."""
     telling = (each for each in items if not terms_of(each).isdisjoint(("name", "call")))
     names = (name for item in telling for name in told_names(item, shortened(item.content)))
-    return next((name for name in names if words.tokens(name)[0] in words.tokens(text)), None)
+    said = frozenset(words.tokens(text))
+    return next((name for name in names if said.intersection(words.tokens(name)[:1])), None)
 
 
 def _event_times(question: Question, items: Sequence[MemoryItem]) -> list[Span]:
