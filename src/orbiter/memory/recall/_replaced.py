@@ -260,8 +260,8 @@ def find_replacements(
                 for other in sentences_of(item.content)
                 if any(
                     _replaces(one, other, matter, question.names)
+                    and _may_replace(one, other, stated)  # last, as few get there
                     for one in news
-                    if _may_replace(one, other, stated)
                     for matter in matters
                 )
             ]
