@@ -293,7 +293,7 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
         if not ready.done():
             try:
                 await running  # which raises what went wrong
-            except BaseExceptionGroup as group:
+            except BaseExceptionGroup as group:  # its own text names no cause
                 raise _cause(group) from None
         yield url_of(settings, bound)
     finally:
