@@ -54,10 +54,9 @@ test-integrations: $(VENV)/.dev ## test each framework's adapter beside that fra
 browser:
 	@sh tests/browser/chromium.sh begin $(VENV)
 
-check: $(VENV)/.dev ## only format, lint, names, types and import layers
+check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/python -m benchmarks.names
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
