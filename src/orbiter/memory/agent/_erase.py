@@ -64,13 +64,13 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         raise EmptyFilterError()
     store = await session.store()
     if dry_run:
-        items = await store.count(metadata=scope)
-        every = items
         if keeps_versions(store):
-            every = await store.count(include_deleted=True, metadata=scope)
+            items, forgotten = await store.counts(metadata=scope)
+        else:
+            items, forgotten = await store.count(metadata=scope), 0
         kept: KeyValueStore | None = getattr(store, "key_value", None)
         entries = 0 if kept is None else await kept.count(metadata=scope)
-        would = Erasure(items=items, forgotten=every - items, entries=entries, dry_run=True)
+        would = Erasure(items=items, forgotten=forgotten, entries=entries, dry_run=True)
         return await _signed(session, would, scope)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)

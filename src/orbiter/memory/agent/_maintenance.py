@@ -5,13 +5,14 @@ Each call is a line here; the work is in a module of its own, loaded when it is 
 
 import builtins
 import inspect
+import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.extraction_jobs import count_jobs, without_jobs
+from orbiter.memory.agent.extraction_jobs import JOB, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import (
     ItemRef,
@@ -158,12 +159,13 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent.results import ScopeStats  # noqa: PLC0415
 
         store = await self._store()
-        items = await store.count(metadata=self._filter)
-        forgotten = None
         if keeps_versions(store):
-            every = await store.count(include_deleted=True, metadata=self._filter)
-            forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
-        return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
+            return ScopeStats(*await store.counts(metadata=self._filter, with_jobs=False))
+        # One call for one instant: a count of jobs beside it may be of another.
+        by_type = await counting_store(store).count_by(
+            "memory_type", metadata=self._filter, limit=sys.maxsize
+        )
+        return ScopeStats(sum(each.items for each in by_type if each.value != JOB), None)
 
     @checked_keywords("evaluate", needs=PAIRS)
     async def evaluate(

@@ -5,10 +5,9 @@ not shown unless its type is asked for; a summary is, as a draft.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from orbiter.memory.agent.inputs import derived_id
-from orbiter.memory.agent.runtime import Store, versioned
+from orbiter.memory.agent.runtime import Store
 from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
@@ -18,7 +17,6 @@ __all__ = [
     "JOB",
     "NOT_OURS",
     "NO_JOB",
-    "count_jobs",
     "cursor_id",
     "free_messages",
     "is_job",
@@ -35,7 +33,6 @@ NO_JOB: Where = {"memory_type": {"$ne": JOB}}
 """The filter for everything but jobs."""
 
 _WAITING = ("open", "failed")
-_PAGE = 1_000
 
 
 def is_job(item: MemoryItem) -> bool:
@@ -61,20 +58,6 @@ def _names_type(where: object) -> bool:
         elif isinstance(part, Sequence) and not isinstance(part, str):
             waiting.extend(part)
     return False
-
-
-async def count_jobs(store: Store, scope: MemoryMetadata | None, *, deleted: bool = False) -> int:
-    """Return how many there are in *scope*, or how many that are forgotten."""
-    search = store.search
-    if deleted:
-        search = partial(versioned(store, "counting forgotten memories").search, deleted=True)
-    count, last = 0, None
-    while True:
-        page = await search(metadata=scope, memory_type=JOB, limit=_PAGE, before=last)
-        count += len(page)
-        if len(page) < _PAGE:
-            return count
-        last = page[-1]
 
 
 def cursor_id(conversation: MemoryMetadata) -> str:

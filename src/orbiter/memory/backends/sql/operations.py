@@ -14,6 +14,7 @@ from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Sta
 from orbiter.memory.backends.sql.rows import Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
 from orbiter.memory.model.agent_store import AsyncContextStore
+from orbiter.memory.model.derived import EXTRACTION
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
 
@@ -252,16 +253,34 @@ class Operations:
 
     def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
         """Return how many items there are whose scope fields are as wanted."""
-        dialect, args = self._dialect, Args(self._dialect)
-        sql = dialect.counting_owner(wanted, args)
-        counts = []
-        if sql is None:
-            counts.append(" AND ".join(["deleted = 0", *dialect.scope(wanted, args)]))
+        args = Args(self._dialect)
+        parts = [self._counting(wanted, args)]
         if include_deleted:
-            counts.append(" AND ".join(["deleted = 1", *dialect.scope(wanted, args)]))
-        parts = [*([] if sql is None else [sql]), *map(dialect.counting, counts)]
-        rows = yield Statement(f"SELECT {' + '.join(f'({part})' for part in parts)}", args)
+            parts.append(self._counting(wanted, args, "deleted = 1"))
+        rows = yield Statement(f"SELECT {' + '.join(parts)}", args)
         return int(rows[0][0])
+
+    def counts(self, wanted: dict[Any, str], *, with_jobs: bool) -> Steps[tuple[int, int]]:
+        """Return how many items there are, and how many deleted ones, of one instant.
+
+        One statement sees one snapshot: numbers from two of them may not be subtracted.
+        """
+        args = Args(self._dialect)
+        counts = [self._counting(wanted, args), self._counting(wanted, args, "deleted = 1")]
+        if not with_jobs:  # spelled out, so that a planner sees their index
+            jobs = (f"deleted = {each} AND memory_type = '{EXTRACTION}'" for each in (0, 1))
+            counts = [
+                f"{every} - {self._counting(wanted, args, which)}"
+                for every, which in zip(counts, jobs, strict=True)
+            ]
+        rows = yield Statement(f"SELECT {', '.join(counts)}", args)
+        return int(rows[0][0]), int(rows[0][1])
+
+    def _counting(self, wanted: dict[Any, str], args: Args, which: str = "deleted = 0") -> str:
+        """Return the expression that counts *which* rows of a scope."""
+        dialect = self._dialect
+        kept = dialect.counting_owner(wanted, args) if which == "deleted = 0" else None
+        return f"({kept or dialect.counting(' AND '.join([which, *dialect.scope(wanted, args)]))})"
 
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
         """Return the earlier versions of an item, oldest first, and its present row."""

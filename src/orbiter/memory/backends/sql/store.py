@@ -307,6 +307,18 @@ class SQLMemoryStore(SQLGroupCounts, SQLRecall):
             lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
         )
 
+    async def counts(
+        self, *, metadata: MemoryMetadata | None = None, with_jobs: bool = True
+    ) -> tuple[int, int]:
+        """Return how many items match *metadata* and how many deleted ones, of one instant.
+
+        Without *with_jobs*, jobs of the extraction of facts are not counted.
+        """
+        wanted = Query(metadata=metadata).wanted
+        return await self._read(
+            lambda: self._operations.counts(wanted, with_jobs=with_jobs), alone=True
+        )
+
     async def history(self, item_id: str) -> "list[ItemVersion]":
         """Return every version of an item, oldest first, the present one last.
 

@@ -75,18 +75,21 @@ def stats(connection: sqlite3.Connection) -> "StoreStats":
     def number(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
-    items = number(f"SELECT {term_index.counting(None, str(term_index.ALL))}")
+    counts = connection.execute(  # one statement, and so of one instant
+        f"SELECT {term_index.counting(None, str(term_index.ALL))},"
+        f" (SELECT count(*) FROM memory_items WHERE deleted = 1 AND {not_expired()}),"
+        " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
+        " (SELECT count(*) FROM memory_unindexed) + (SELECT count(*) FROM memory_items"
+        " WHERE rowid > (SELECT value FROM memory_meta WHERE key = 'indexed_to'))"
+    ).fetchone()
     pages = number("PRAGMA page_count") * number("PRAGMA page_size")
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     journal = Path(f"{file}-wal")
     return StoreStats(
-        items=items,
-        deleted=number(f"SELECT count(*) FROM memory_items WHERE deleted = 1 AND {not_expired()}"),
-        versions=number("SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"),
+        items=counts[0],
+        deleted=counts[1],
+        versions=counts[2],
         bytes=pages + (journal.stat().st_size if file and journal.exists() else 0),
-        unindexed=number(
-            "SELECT (SELECT count(*) FROM memory_unindexed) + count(*) FROM memory_items"
-            " WHERE rowid > (SELECT value FROM memory_meta WHERE key = 'indexed_to')"
-        ),
+        unindexed=counts[3],
         schema=number("PRAGMA user_version"),
     )
