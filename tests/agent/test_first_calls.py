@@ -368,7 +368,20 @@ async def test_times_may_be_iso_texts(any_memory: AgentMemory, who: str) -> None
     assert found.item.id == old.id
     assert [each.id for each in await alice.list(since="2021-01-01")] == [new.id]
     with pytest.raises(QueryError, match="`since` must be a datetime, or a text such as"):
-        await alice.list(since="yesterday")
+        await alice.list(since="some day")
+
+
+async def test_bounds_are_named_as_in_a_question(any_memory: AgentMemory, who: str) -> None:
+    alice = any_memory.scope(f"alice-{who}")
+    old = await alice.remember("tea of old", created_at="2020-05-01T12:00")
+    new = await alice.remember("tea of now")
+
+    assert [hit.id for hit in await alice.recall("tea", since="last week")] == [new.id]
+    assert [hit.id for hit in await alice.recall("tea", until="May 2020")] == [old.id]
+    assert [each.id for each in await alice.list(until="2020-05-01")] == [old.id]
+    assert len(await alice.count_by("memory_type", since="2020", until="two years ago")) == 1
+    assert [each.id for each in await alice.list(since="yesterday", until="today")] == [new.id]
+    assert [each.id for each in (await alice.forget(until="1 May 2020")).items] == [old.id]
 
 
 class MissingTime(datetime):

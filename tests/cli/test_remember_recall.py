@@ -242,7 +242,7 @@ def test_a_memory_can_be_of_another_day(cli: Cli) -> None:
     cli.remember("the flood", "--at", "2024-06-01T10:00")
     cli.ok("remember", "-", "--lines", "--at", "3d", stdin="one\ntwo\n")
 
-    old = cli.json("list", "--until", "2024-06-02")["items"]
+    old = cli.json("list", "--until", "2024-06-01")["items"]
 
     assert [item["content"] for item in old] == ["the flood"]
     assert len(cli.json("list", "--since", "4d", "--until", "2d")["items"]) == 2
@@ -285,6 +285,10 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
     for told in ("3d", "12h", "90m", "2w", f"{year - 1}-11-01", f"{year - 1}-11-01T10:00"):
         assert len(cli.json("list", "--since", told)["items"]) == 1
         assert cli.json("list", "--until", told)["items"] == []
+    for told in ("yesterday", "last week", "two weeks ago", str(year - 1)):
+        assert len(cli.json("list", "--since", told)["items"]) == 1
+        assert len(cli.json("list", "--until", told)["items"]) == 0
+    assert len(cli.json("list", "--since", "today", "--until", "today")["items"]) == 1
     wrong = cli("list", "--since", "yesterday-ish")
     assert wrong.exit_code == 2
     assert "`--since`" in wrong.stderr

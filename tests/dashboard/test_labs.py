@@ -176,7 +176,7 @@ async def test_a_filter_that_means_nothing_is_told_in_place(page: httpx.AsyncCli
         ("where", "[1]", "`where` must be a JSON object"),
         ("where", "[" * 100_000, "`where` must be a JSON object"),
         ("where", '{"x": {"$bad": 1}}', "$bad"),
-        ("since", "yesterday", "`since` must be a day"),
+        ("since", "some day", "`since` must be a datetime, or a text such as"),
         ("since", "0001-01-01T00:00+23:00", "`since`"),
         ("recency", "-1", "`recency` must be a number"),
         ("importance", "nan", "`importance` must be a number"),

@@ -144,6 +144,7 @@ async def test_a_search_is_narrowed_by_type_tags_and_time(
         assert await texts(type="human") == {"tea, I say"}
         day = (datetime.now(UTC) - timedelta(days=2)).date().isoformat()
         assert await texts(since=day, tags="drink") == {"tea of now"}
+        assert await texts(since="yesterday", tags="drink") == {"tea of now"}
 
 
 async def test_a_long_text_is_cut_and_read_on_part_by_part(
@@ -399,7 +400,7 @@ async def test_mistakes_are_told_in_words_that_help(connect: Connect, era: str) 
             "unknown tool": await refusal(client, "memory_forget_all"),
             "missing": await refusal(client, "memory_search"),
             "too many": await refusal(client, "memory_search", query="x", k=1_000),
-            "no date": await refusal(client, "memory_list", since="yesterday"),
+            "no date": await refusal(client, "memory_list", since="some day"),
             "no id": await refusal(client, "memory_get", id="nowhere"),
             "empty": await refusal(client, "memory_add", texts=["  "]),
             "none": await refusal(client, "memory_add", texts=[]),
@@ -413,7 +414,7 @@ async def test_mistakes_are_told_in_words_that_help(connect: Connect, era: str) 
     assert "`memory_search`" in told["unknown tool"]
     assert "`query`" in told["missing"]
     assert "`k`" in told["too many"]
-    assert "2026-11-01" in told["no date"]
+    assert "2026-11-16" in told["no date"]
     assert "memory_search" in told["no id"]
     assert "without `cursor`" in told["cursor"]
     assert "did you mean `texts`?" in told["misspelt"]

@@ -14,9 +14,9 @@ from orbiter.memory.agent.keywords import (
     LimitNames,
     ScopeId,
     Time,
+    as_bound,
     as_id,
     as_name,
-    read_time,
 )
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.errors import UnsupportedError
@@ -90,7 +90,7 @@ class AuditLog(Handle):
             action=action,
             by=None if by is None else require_text("by", by),
             item_id=None if item_id is None else as_id(item_id),
-            since=read_time("since", since),
+            since=as_bound("since", since),
             before=before,
             limit=limit,
         )

@@ -18,6 +18,7 @@ from orbiter.memory.agent.keywords import (
     ItemRef,
     LimitNames,
     Time,
+    as_bound,
     as_id,
     checked_keywords,
     question_pairs,
@@ -58,7 +59,7 @@ class _TimeSpan(TypedDict):
 
 def time_span(since: Time | None, until: Time | None) -> _TimeSpan:
     """Return both as a store takes them."""
-    return {"since": read_time("since", since), "until": read_time("until", until)}
+    return {"since": as_bound("since", since), "until": as_bound("until", until)}
 
 
 PAIRS = 'questions with their answers, such as `[("Where does Ann live?", "Oslo")]`'
@@ -318,7 +319,7 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent.quarantine import undo  # noqa: PLC0415
 
         with track(progress):
-            start = read_time("since", since)
+            start = as_bound("since", since)
             return await undo(self._session, source, since=start, dry_run=dry_run)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "ScopeId",
     "SizeNames",
     "Time",
+    "as_bound",
     "as_id",
     "as_name",
     "checked_keywords",
@@ -44,7 +45,11 @@ ScopeId = str | int | UUID
 """What names a user, a session, a task or an agent; numbers and UUIDs are kept as their text."""
 
 Time = datetime | date | str
-"""A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`."""
+"""A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`.
+
+`since` and `until` take phrases, too, such as `yesterday`, `last week` or `3d`; a day or a phrase
+is included by both.
+"""
 
 
 class _Hit(Protocol):
@@ -101,6 +106,7 @@ _ITEMS = frozenset(("fact_id", "item", "item_id"))
 _ROWS = "things"
 _LABELS = "extra"
 _NEVER = "never"
+_BOUNDS = ("since", "until")
 
 
 def as_name(value: object) -> object:
@@ -139,6 +145,15 @@ def read_time(name: str, value: Time | None) -> datetime | None:
             f"`{name}` must be a datetime, or a text such as `2026-11-16` or "
             f"`2026-11-16T09:30+01:00`, not {value!r}"
         ) from None
+
+
+def as_bound(name: str, value: Time | None) -> datetime | None:
+    """Return the instant that `since` or `until` means; what is no time comes back as it is."""
+    if value is None or isinstance(value, datetime):
+        return read_time(name, value)
+    from orbiter.memory.recall.time_bounds import read_bound  # noqa: PLC0415 - few name a time
+
+    return read_bound(name, value)
 
 
 def _rows_of(table: Any) -> Any:
@@ -321,7 +336,8 @@ class ArgumentReader:
         if name not in self._special:
             return value
         if name in self._times:
-            return read_time(name, value) if value != _NEVER else value
+            read = as_bound if name in _BOUNDS else read_time
+            return read(name, value) if value != _NEVER or name in _BOUNDS else value
         if name in SCOPE_FIELDS:
             return as_name(value)
         if name in (_ROWS, _LABELS):

@@ -10,7 +10,6 @@ import typer
 
 from orbiter.memory.cli._completion import complete_ids, complete_tags
 from orbiter.memory.cli._error_messages import UsageError
-from orbiter.memory.cli._text import parse_when
 
 __all__ = [
     "AsOf",
@@ -45,11 +44,11 @@ Id = Annotated[
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", help="From this time on: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`, `today`."
+        "--since", help="From this time on: `2026-11-01`, `2026-11-01T10:00`, `3d`, `last week`."
     ),
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", help="Before this time; written as for `--since`.")
+    str | None, typer.Option("--until", help="Until this time is over; written as for `--since`.")
 ]
 AsOf = Annotated[
     str | None,
@@ -95,12 +94,21 @@ Tags = Annotated[
 _EXAMPLES = {"where": '\'{"price": {"$lt": 5}}\'', "extra": "'{\"price\": 5}'"}
 
 
+def _parse_time(text: str, *, is_end: bool = False, now: datetime | None = None) -> datetime:
+    from orbiter.memory.recall.time_bounds import parse_time  # noqa: PLC0415 - not for `--help`
+
+    return parse_time(text, is_end=is_end, now=now, is_local=True)
+
+
 def read_when(name: str, text: str | None) -> datetime | None:
-    """Return the instant that an option names."""
+    """Return the instant that an option names: of a day or a phrase its begin, for `until` its end.
+
+    Times without a zone are this computer's.
+    """
     if text is None:
         return None
     try:
-        return parse_when(text)
+        return _parse_time(text, is_end=name == "until")
     except ValueError as exc:
         raise UsageError(f"`--{name}`: {exc}") from None
 
@@ -111,7 +119,7 @@ def read_end(name: str, text: str | None) -> datetime | None:
         return None
     now = datetime.now(UTC)
     try:
-        end = parse_when(text, clock=lambda: now)
+        end = _parse_time(text, now=now)
         if text.strip()[-1:] in tuple("smhdwSMHDW"):  # no date ends so
             end = now + (now - end)
     except (ValueError, OverflowError):

@@ -6,8 +6,7 @@ could move the cursor, retitle the window or hide what follows; here they are sh
 
 import json
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 
 __all__ = [
     "ago",
@@ -16,7 +15,6 @@ __all__ = [
     "dumps",
     "moment",
     "one_line",
-    "parse_when",
     "shortened",
     "size",
     "stored",
@@ -27,9 +25,6 @@ _ODD = f"\x7f-\x9f\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\ud
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f{_ODD}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_ODD}]")
 _SPACE = re.compile(r"\s+")
-_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
-_DAYS = {"today": 0, "yesterday": 1}
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def clean(text: object) -> str:
@@ -112,30 +107,3 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1_000
     return f"{count:.1f} GB"
-
-
-def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> datetime:
-    """Return the instant that *text* names: an ISO date, or how long ago (`3d`, `12h`, `90m`).
-
-    `today` and `yesterday` are when these days began. A time without a zone is this computer's.
-    `ValueError` if it is none of these.
-    """
-    now = (clock or (lambda: datetime.now(UTC)))()
-    lowered = text.strip().lower()
-    if lowered == "now":
-        return now
-    if lowered in _DAYS:
-        day = now.astimezone().date() - timedelta(days=_DAYS[lowered])
-        return datetime.combine(day, time()).astimezone()
-    if past := _AGO.fullmatch(lowered.removesuffix("ago").strip()):
-        try:
-            return now - timedelta(**{_UNITS[past[2]]: float(past[1])})
-        except OverflowError:
-            raise ValueError(f"`{text}` is too far in the past") from None
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"`{text}` is not a valid time; write `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h` "
-            "or `yesterday`"
-        ) from None

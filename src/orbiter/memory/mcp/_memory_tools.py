@@ -1,7 +1,7 @@
 """The eight tools of the profile `memory`: what a model needs to remember, and nothing more."""
 
 import shlex
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from mcp.types import CallToolResult
@@ -23,6 +23,7 @@ from orbiter.memory.mcp._sdk import Context
 from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.serialization import unknown_kind
+from orbiter.memory.recall.time_bounds import read_bound
 from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
@@ -126,14 +127,7 @@ def _as_list(value: object) -> object:
 
 
 def _as_instant(value: object) -> object:
-    """Read a day as its beginning, and a time without a zone as UTC."""
-    if not isinstance(value, str):
-        return value
-    try:
-        moment = datetime.fromisoformat(value.strip())
-    except ValueError:
-        raise ValueError("use a date such as 2026-11-01 or 2026-11-01T10:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return read_bound("since", value) if isinstance(value, str) else value
 
 
 Texts = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MAX_TEXTS)]
@@ -154,7 +148,7 @@ class MemoryTools:
                 self.memory_search,
                 "Search memory",
                 "Find memories that answer a question, best first. Search before you answer from "
-                "memory or add. Filters: type, tags (all of them), since (ISO date).",
+                "memory or add. Filters: type, tags (all of them), since (ISO date, `last week`).",
                 reads=True,
             ),
             Definition(

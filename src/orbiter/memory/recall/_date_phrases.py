@@ -8,6 +8,7 @@ import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from orbiter.memory.recall._dates import (
 )
 from orbiter.memory.tasks.offload import search
 
-__all__ = ["has_time", "named_day", "offsets", "spans"]
+__all__ = ["has_time", "named_day", "named_time", "offsets", "spans"]
 
 _SHORT_MONTHS = tuple(month[:3] for month in MONTHS)
 """Each is in the full name of its month, too."""
@@ -429,6 +430,53 @@ def named_day(text: str, *, now: datetime) -> datetime | None:
 
 
 _ABOUT_A_DAY = timedelta(days=9)
+
+_THIS = lazy_pattern(r"this\s+(?P<unit>month|year)")
+_LEADS = ("", "did ", "did on ", "did in ")
+"""What a question has before a time that is read only there: "Monday", "March", "today"."""
+_BESIDE = frozenset(
+    """
+    after ago and at beginning before between during early end evening following from half
+    in last late mid middle morning next of on over past previous prior since start the this till
+    through tonight to today until weekend yesterday s eve christmas halloween new valentine couple
+    afternoon did
+    """.split()  # noqa: SIM905 - read by people
+)
+_WORD = lazy_pattern(r"[^\W_]+")
+
+
+def named_time(text: str, *, now: datetime) -> tuple[datetime, datetime] | None:
+    """Return when the time that is all of *text* begins and is over; `None` for any other text.
+
+    What may be of any year is the last there has been. Several times are none, and so is
+    "01/02/2026", as some write the day first and some the month.
+    """
+    in_english = _foreign_times.in_english(text)
+    lowered = (text if in_english is None else in_english).casefold().replace("’", "'").strip()
+    words = _WORD.findall(lowered)
+    if not words or not all(word in _time_words() or word[0].isdigit() for word in words):
+        return None
+    if ago := _AGO.fullmatch(lowered):  # a question allows for some days more
+        day = midnight(shifted(now, -_counted(ago["count"]) * _UNITS[ago["unit"]]))
+        return day, shifted(day, 1)
+    if this := _THIS.fullmatch(lowered):
+        return Span(now.year, now.month if this["unit"] == "month" else None).whole()
+    for lead in _LEADS:
+        found = {span.latest(now) for span in spans(f"{lead}{lowered}", now=now)}
+        if len(found) == 1:
+            (span,) = found
+            return span.core or (span.whole() if span.year or span.start else None)
+        if found:
+            return None
+    return None
+
+
+@cache
+def _time_words() -> frozenset[str]:
+    units = (f"{unit}{end}" for unit in _UNITS for end in ("", "s"))
+    numbers = " ".join((*_NUMBERS, *_ORDINALS, *_QUARTERS, *_WHICH)).replace("-", " ").split()
+    names = (*MONTHS, *_SHORT_MONTHS, "sept", *_DAYS, *_SEASONS)
+    return _BESIDE.union(units, numbers, names)
 
 
 def _relative(lowered: str, now: datetime) -> list[Span]:

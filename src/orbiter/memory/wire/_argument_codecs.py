@@ -8,11 +8,12 @@ from typing import Any
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
-from orbiter.memory.model.validation import plain_time
+from orbiter.memory.model.validation import plain_time, to_utc
+from orbiter.memory.recall.time_bounds import UNDERSTOOD, read_bound
 from orbiter.memory.wire._item_codecs import status_schema
 from orbiter.memory.wire.codecs import INSTANT, TIME, Codec, must_be_object, optional, short_repr
 
-__all__ = ["EXPIRES", "EXTRA", "INDEX", "STATUS", "TRUST", "WHERE"]
+__all__ = ["EXPIRES", "EXTRA", "INDEX", "SINCE", "STATUS", "TRUST", "UNTIL", "WHERE"]
 
 _MAX_VALUES = 2_000
 
@@ -131,6 +132,19 @@ EXPIRES: Codec[Any] = Codec(
         ],
     },
 )
+
+
+def _bound(name: str) -> Codec[datetime]:
+    def load(value: Any) -> datetime:
+        if not isinstance(value, str):
+            raise ValueError(f"must be a text such as {UNDERSTOOD}, not {short_repr(value)}")  # noqa: TRY004
+        return to_utc(read_bound(name, value))
+
+    return Codec(INSTANT.dump, load, lambda: {"type": "string"}, is_text=True)
+
+
+SINCE, UNTIL = _bound("since"), _bound("until")
+"""The bounds of a search, in words that questions have, too."""
 
 
 def _load_status(value: Any) -> MemoryStatus:

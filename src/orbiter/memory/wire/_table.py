@@ -8,7 +8,16 @@ from orbiter.memory.auth import Role
 from orbiter.memory.messages.codec import FORMATS, check_format
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import result_codecs as results
-from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, INDEX, STATUS, TRUST, WHERE
+from orbiter.memory.wire._argument_codecs import (
+    EXPIRES,
+    EXTRA,
+    INDEX,
+    SINCE,
+    STATUS,
+    TRUST,
+    UNTIL,
+    WHERE,
+)
 from orbiter.memory.wire._entry_codecs import (
     CHANGES,
     ENTRIES_OR_NOTHING,
@@ -97,11 +106,11 @@ _DESCRIPTIONS = {
     "query": "Only memories that contain this text.",
     "rounds": "Only the last rounds; each starts at a message of the user.",
     "session_id": "Only entries of this session.",
-    "since": "Not before this time.",
+    "since": "Not before this time: ISO 8601, or as `3d`, `yesterday` or `last week`.",
     "starts_with": "Only names that begin so.",
     "status": "Only memories with this status.",
     "task_id": "Only entries of this task.",
-    "until": "Before this time.",
+    "until": "Until this time, written as `since`; a day or a phrase is included.",
     "user_id": "Only entries of this user.",
     "where": 'A filter on fields and `metadata.extra`, such as `{"price": {"$lt": 5}}`.',
 }
@@ -253,7 +262,7 @@ _LISTED = (
     _query("memory_type", TEXT, None),
 )
 _PAGED = (_query("limit", WHOLE, 50), _query("cursor", TEXT, None))
-_SPAN = (_query("since", TIME, None), _query("until", TIME, None))
+_SPAN = (_query("since", SINCE, None), _query("until", UNTIL, None))
 _LIST = (*_LISTED, _query("status", STATUS, None), *_SPAN, _query("forgotten", FLAG, _NO), *_PAGED)
 
 
@@ -307,14 +316,14 @@ _SCOPED = (
     Operation("forget", "scope", "POST", "forget", "write",
               (_body("item", ITEMS_OR_IDS, None), _body("query", TEXT, ""),
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
-               _body("since", TIME, None), _body("until", TIME, None),
+               _body("since", SINCE, None), _body("until", UNTIL, None),
                _body("everything", FLAG, _NO), _body("permanently", FLAG, _NO), _DRY_RUN),
               results.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item",
               erases_with="permanently"),
     Operation("recall", "scope", "POST", "recall", "read",
               (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
-               _body("memory_type", TEXT, None), _body("since", TIME, None),
-               _body("until", TIME, None), _body("where", WHERE, None),
+               _body("memory_type", TEXT, None), _body("since", SINCE, None),
+               _body("until", UNTIL, None), _body("where", WHERE, None),
                _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
                _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
                _body("min_relevance", NUMBER, 0.0), _body("spread", FLAG, None),
@@ -322,7 +331,7 @@ _SCOPED = (
     Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
     Operation("count_by", "scope", "POST", "counts", "read",
               (_body("field", TEXT), _body("where", WHERE, None), _body("memory_type", TEXT, None),
-               _body("since", TIME, None), _body("until", TIME, None),
+               _body("since", SINCE, None), _body("until", UNTIL, None),
                _body("limit", WHOLE, 100)), results.VALUE_COUNTS),
     Operation("chats", "scope", "GET", "chats", "read",
               (_query("query", TEXT, ""), _query("limit", WHOLE, 50)), results.CONVERSATIONS),
@@ -338,7 +347,7 @@ _SCOPED = (
     Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
               results.COUNT, is_safe_to_repeat=False, is_long=True, has_safe_report=True),
     Operation("undo", "scope", "POST", "undo", "write",
-              (_body("source", TEXT), _body("since", TIME, None), _DRY_RUN),
+              (_body("source", TEXT), _body("since", SINCE, None), _DRY_RUN),
               results.FORGOTTEN, is_safe_to_repeat=False, is_long=True),
 )  # fmt: skip
 
@@ -418,7 +427,7 @@ _AUDIT = (
     Operation("entries", "audit", "GET", "audit", "admin",
               (*(_query(each.name, TEXT, None) for each in _SCOPE), _query("action", TEXT, None),
                _query("by", TEXT, None), _query("item_id", TEXT, None),
-               _query("since", TIME, None),
+               _query("since", SINCE, None),
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
               enveloped("entries", list_of(results.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),

@@ -9,9 +9,9 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, without_passwords
 from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
-from orbiter.memory.cli._options import DryRun, Yes
+from orbiter.memory.cli._options import DryRun, Yes, read_when
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
-from orbiter.memory.cli._text import counted, one_line, parse_when, size
+from orbiter.memory.cli._text import counted, one_line, size
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
@@ -128,12 +128,7 @@ async def sweep(
     yes: Yes = False,
 ) -> int:
     """Remove for good what has expired, and on request what was forgotten."""
-    before = None
-    if forgotten is not None:
-        try:
-            before = parse_when(forgotten)
-        except ValueError as exc:
-            raise UsageError(f"`--forgotten`: {exc}") from None
+    before = read_when("forgotten", forgotten)
     if is_served(run.unopened(meaning=False)):
         raise UsageError("a server sweeps its own store; run this where the store is")
     async with run.memory(meaning=False) as memory:

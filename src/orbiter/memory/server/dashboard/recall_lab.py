@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
+from orbiter.memory.recall.time_bounds import read_bound
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
 from orbiter.memory.text.ranking import is_answered
 
@@ -92,23 +93,13 @@ def _question(ask: Ask) -> Question:
         query=ask.text("q").strip(),
         k=as_number("k", ask.text("k"), _DEFAULT_HITS, least=1, most=_MAX_HITS),
         memory_type=ask.text("type").strip() or None,
-        since=_moment(ask.text("since").strip()),
+        since=read_bound("since", ask.text("since").strip() or None),
         where=_where(ask.text("where").strip()),
         min_trust=trust or None,
         min_relevance=_weight("min_relevance", ask.text("min_relevance"), most=1),
         recency_weight=_weight("recency", ask.text("recency")),
         importance_weight=_weight("importance", ask.text("importance")),
     )
-
-
-def _moment(text: str) -> datetime | None:
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise QueryError(f"`since` must be a day such as `2026-05-14`, not `{text[:40]}`") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _where(text: str) -> Where | None:
