@@ -1,6 +1,8 @@
-"""`OpenAIExtractor` against a real server: a good answer is read, and any other is an error."""
+"""`OpenAIExtractor` against a real server: what can be read is taken, or it is an error."""
 
 import asyncio
+import json
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -79,8 +81,8 @@ async def test_what_was_said_is_fenced_and_cannot_leave_its_line(
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (completion('Sure! {"facts": []}'), "something around it"),
-        (facts({**MUNICH, "messages": ["m9"]}), "no message m9"),
+        (completion("Sure! Here you are."), "something other than"),
+        (facts({**MUNICH, "messages": ["m9"]}), "no message that was given"),
         (completion(None), "answered nothing"),
         (completion(None, refusal="I cannot help with that."), "refused: I cannot help"),
         (completion('{"facts": [', finish="length"), "cut off"),
@@ -105,6 +107,69 @@ async def test_any_other_answer_is_an_error_that_says_what_was_wrong(
     assert "`tiny`" in str(caught.value)
     assert "sk-secret" not in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+SOUND = json.dumps({"facts": [MUNICH]})
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        (f"```json\n{SOUND}\n```", 0),
+        (f"Sure! Here are [1] of {{them}}:\n{SOUND}\nAnything else?", 0),
+        (f'For instance {{"facts": [{{"key": "a"}}]}}. Now: {SOUND}', 0),
+        (json.dumps([MUNICH]), 0),
+        (json.dumps(MUNICH), 0),
+        (json.dumps({"facts": [{**MUNICH, "why": "m1"}], "notes": "none"}), 0),
+        (json.dumps({"facts": [{**MUNICH, "messages": "m1", "confidence": "high"}]}), 0),
+        (json.dumps({"facts": [{"key": "secret-key"}, MUNICH, "secret"]}), 2),
+        (json.dumps({"facts": [MUNICH, {**MUNICH, "messages": ["secret"]}]}), 1),
+        (json.dumps({"facts": [MUNICH, {**MUNICH, "valid_to": "secret"}]}), 1),
+        (f'{{"facts": [{json.dumps(MUNICH)}, {{"key": "secret", "val', 0),
+        (f'{{"facts": [{json.dumps(MUNICH)},]}}', 0),
+        (json.dumps({"facts": [MUNICH] + [{**MUNICH, "value": "secret"}] * 2}), 2),
+    ],
+)
+async def test_what_can_be_read_is_taken_and_the_rest_is_counted(
+    server: ChatServer, make: Make, caplog: pytest.LogCaptureFixture, text: str, left_out: int
+) -> None:
+    server.answers = [completion(text)]
+
+    with caplog.at_level(logging.WARNING, "orbiter.memory"):
+        found = await make(max_facts=1).extract(MESSAGES, {})
+
+    assert found == [ProposedFact("home_city", "Munich", ("a" * 32,))]
+    assert len(caplog.messages) == bool(left_out)
+    assert all(f"{left_out} of {left_out + 1} facts" in each for each in caplog.messages)
+    assert "secret" not in caplog.text
+    assert "Munich" not in caplog.text
+
+
+async def test_an_answer_that_is_cut_off_is_taken_as_far_as_it_goes(
+    server: ChatServer, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers = [completion(f'{{"facts": [{json.dumps(MUNICH)}, {{"key', finish="length")]
+
+    found = await make().extract(MESSAGES, {})
+
+    assert [each.value for each in found] == ["Munich"]
+    assert "cut off" in caplog.text
+
+
+async def test_a_schema_is_asked_for_until_a_server_refuses_it(
+    server: ChatServer, make: Make
+) -> None:
+    refused: Answer = (400, {}, {"error": {"message": "response_format is not supported"}})
+    server.answers = [facts(MUNICH), refused, facts(MUNICH), facts(MUNICH)]
+    extractor = make()
+
+    found = [await extractor.extract(MESSAGES, {}) for _ in range(3)]
+
+    assert [len(each) for each in found] == [1, 1, 1]
+    asked = [request.get("response_format", {}) for request in server.requests]
+    assert [form.get("type") for form in asked] == ["json_schema", "json_schema", None, None]
+    schema = asked[0]["json_schema"]["schema"]["properties"]["facts"]["items"]
+    assert set(MUNICH) <= set(schema["required"]) == set(schema["properties"])
 
 
 async def test_a_passing_failure_is_tried_again_so_often(server: ChatServer, make: Make) -> None:

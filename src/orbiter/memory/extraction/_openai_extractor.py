@@ -1,28 +1,28 @@
 """An extractor on any OpenAI-compatible chat endpoint, hosted or local.
 
 Every call ends within `deadline` seconds, retries included. Remembered text is data: it stands in
-the prompt fenced, and what comes back is checked as strictly as if a stranger had written it:
-an answer is taken as a whole, or not at all.
+the prompt fenced, and what comes back is checked as if a stranger had written it.
 """
 
 import asyncio
 import json
-import re
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
 from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.extraction._extractor import MAX_PROPOSALS, ProposedFact
+from orbiter.memory.extraction._model_answer import RESPONSE_FORMAT, read_answer, text_of
 from orbiter.memory.model.facts import FactMemory, dated
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.trust import Trust, trust_of
-from orbiter.memory.model.validation import to_utc
 from orbiter.memory.summarizers.openai_summarizer import ChatService
-from orbiter.memory.summary import without_thoughts
 from orbiter.memory.text import words
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 __all__ = ["OpenAIExtractor"]
 
@@ -53,7 +53,10 @@ class OpenAIExtractor(ChatService):
     Without `api_key` the variable `OPENAI_API_KEY` is read; a server of your own, named by
     `base_url`, needs none. `timeout` bounds one attempt, `deadline` all of them. Of a message, the
     first `max_chars` characters are sent; of what is known already, at most 100 facts, first those
-    that the messages speak of, then the newest. An answer of more than `max_facts` is refused.
+    that the messages speak of, then the newest. At most `max_facts` of an answer are taken.
+
+    A server that refuses `response_format` is asked without it. What cannot be read of an answer
+    is logged as a number, and the rest is taken.
     """
 
     def __init__(
@@ -80,34 +83,60 @@ class OpenAIExtractor(ChatService):
             raise QueryError(f"`max_facts` must be from 1 to {MAX_PROPOSALS}, not {max_facts}")
         self._max_facts = max_facts
         self._max_chars = check_size("max_chars", max_chars)
+        self._has_response_format = True
 
     async def extract(
         self, messages: Sequence[MemoryItem], known: Mapping[str, FactMemory]
     ) -> list[ProposedFact]:
-        """Return the facts that the model finds in *messages*; anything else is an error."""
+        """Return the facts that the model finds in *messages*.
+
+        An answer of which nothing can be read is an `ExtractionError`.
+        """
         names = {f"m{number}": item for number, item in enumerate(messages, start=1)}
-        prompt = _prompt(names, known, self._max_chars)
-        answer = await self._ask(prompt)
         model = f"`{self.model}` at {self._where()}"
-        ids = {name: item.id for name, item in names.items()}
-        return read_answer(
-            text_of(answer, model),
-            messages=ids,
+        completion = await self._ask(_prompt(names, known, self._max_chars))
+        text, is_whole = text_of(completion, model)
+        answer = read_answer(
+            text,
+            messages={name: item.id for name, item in names.items()},
             max_facts=self._max_facts,
             model=model,
+            is_whole=is_whole,
         )
+        if answer.unreadable:
+            log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
+            log.warning(
+                "%s: %d of %d facts of an answer were left out: %s",
+                model,
+                answer.unreadable.total(),
+                answer.unreadable.total() + len(answer.facts),
+                ", ".join(f"{count} × {why}" for why, count in answer.unreadable.items()),
+            )
+        return answer.facts
+
+    async def _answer(self, client: "AsyncOpenAI", prompt: str) -> object:
+        """Return a completion: as JSON of a schema, if the server can do that."""
+        messages: list[Any] = [
+            {"role": "system", "content": f"{_TASK}\n\n{NOTICE}"},
+            {"role": "user", "content": prompt},
+        ]
+        create = client.chat.completions.create
+        if self._has_response_format:
+            try:
+                return await create(
+                    model=self.model, messages=messages, response_format=RESPONSE_FORMAT
+                )
+            except (self._openai.BadRequestError, self._openai.UnprocessableEntityError):
+                pass  # for that, or for another reason, which the next answer tells
+        answer = await create(model=self.model, messages=messages)
+        self._has_response_format = False
+        return answer
 
     async def _ask(self, prompt: str) -> object:
         openai, model = self._openai, f"`{self.model}` at {self._where()}"
         try:
             async with asyncio.timeout(self.deadline), self._client() as client:
-                return await client.chat.completions.create(
-                    model=self.model,
-                    messages=[
-                        {"role": "system", "content": f"{_TASK}\n\n{NOTICE}"},
-                        {"role": "user", "content": prompt},
-                    ],
-                )
+                return await self._answer(client, prompt)
         except (TimeoutError, openai.APITimeoutError) as exc:
             raise ExtractionError(
                 f"{model} gave no answer in time ({self._timeout:g} s a try, {self.deadline:g} s "
@@ -146,131 +175,6 @@ def _prompt(
         for name, item in names.items()
     ]
     return render([*facts, *said], mark=mark)
-
-
-MAX_ANSWER = 2**18
-"""Longest answer that is read, in characters."""
-
-_FIELDS = {"key", "value", "messages", "valid_from", "valid_to", "confidence"}
-_DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
-
-
-def text_of(answer: object, model: str) -> str:
-    """Return the text of a chat completion; *model* names the model in errors."""
-    choices = getattr(answer, "choices", None)
-    if not isinstance(choices, list) or not choices:
-        raise ExtractionError(f"{model} answered without any choice; check `base_url`")
-    message = getattr(choices[0], "message", None)
-    refusal = getattr(message, "refusal", None)
-    if refusal:
-        raise ExtractionError(f"{model} refused: {_excerpt(refusal)}")
-    reason = getattr(choices[0], "finish_reason", None)
-    if reason == "content_filter":
-        raise ExtractionError(f"{model} refused: its filter blocked the answer")
-    if reason == "length":
-        raise ExtractionError(f"{model} was cut off in its answer; give it fewer messages")
-    text = getattr(message, "content", None)
-    if not isinstance(text, str) or not text.strip():
-        raise ExtractionError(f"{model} answered nothing")
-    return without_thoughts(text)
-
-
-def read_answer(
-    text: str, *, messages: Mapping[str, str], max_facts: int, model: str
-) -> list[ProposedFact]:
-    """Return the facts of an answer; *messages* are the names in it, and the ids they stand for."""
-    if len(text) > MAX_ANSWER:
-        raise ExtractionError(f"{model} answered {len(text):,} characters; {MAX_ANSWER:,} are read")
-    answer = _json(text, model)
-    if (
-        not isinstance(answer, dict)
-        or set(answer) != {"facts"}
-        or type(answer["facts"]) is not list
-    ):
-        raise ExtractionError(
-            f'{model} answered something other than {{"facts": […]}}: {_excerpt(text)}'
-        )
-    if len(answer["facts"]) > max_facts:
-        raise ExtractionError(
-            f"{model} answered {len(answer['facts'])} facts, at most {max_facts} are taken; give "
-            "it fewer messages, or raise `max_facts`"
-        )
-    return [
-        _fact(each, number, messages, model) for number, each in enumerate(answer["facts"], start=1)
-    ]
-
-
-def _json(text: str, model: str) -> object:
-    stripped = text.strip()
-    try:
-        return json.loads(stripped, object_pairs_hook=_object, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as exc:
-        what = "JSON with something around it" if "{" in stripped[1:] else "no JSON"
-        if stripped.startswith("{"):
-            what = "damaged JSON"
-        raise ExtractionError(f"{model} answered {what} ({exc}): {_excerpt(text)}") from exc
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a key appears twice in one object")
-    return members
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _fact(each: object, number: int, messages: Mapping[str, str], model: str) -> ProposedFact:
-    where = f"{model}, fact {number} of its answer:"
-    if not isinstance(each, dict):
-        raise ExtractionError(f"{where} it is not an object, but {_excerpt(each)}")
-    for name in ("key", "value", "messages"):
-        if name not in each:
-            raise ExtractionError(f"{where} it has no `{name}`")
-    more = sorted(set(each) - _FIELDS)
-    if more:
-        raise ExtractionError(f"{where} it has `{_excerpt(more[0])}`, which was not asked for")
-    names = each["messages"]
-    if not isinstance(names, list) or not names:
-        raise ExtractionError(
-            f"{where} `messages` is not a list of messages, but {_excerpt(names)}"
-        )
-    unknown = [name for name in names if not isinstance(name, str) or name not in messages]
-    if unknown:
-        raise ExtractionError(f"{where} there is no message {_excerpt(unknown[0])}")
-    try:
-        return ProposedFact(
-            key=each["key"],
-            value=each["value"],
-            message_ids=tuple(messages[name] for name in names),
-            valid_from=_time(each, "valid_from"),
-            valid_to=_time(each, "valid_to"),
-            confidence=each.get("confidence"),
-        )
-    except (ExtractionError, ValueError) as exc:
-        raise ExtractionError(f"{where} {exc}") from exc
-
-
-def _time(each: dict[str, Any], name: str) -> datetime | None:
-    """Return a time: `2024`, `2024-03`, `2024-03-01` or an ISO 8601 instant, UTC without a zone."""
-    value = each.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise ExtractionError(f"`{name}` is not a valid time: {_excerpt(value)}")
-    text = f"{value}-01-01"[:10] if _DATE.fullmatch(value) else value
-    try:
-        return to_utc(datetime.fromisoformat(text))
-    except ValueError:
-        raise ExtractionError(f"`{name}` is not a valid time: {_excerpt(value)}") from None
-
-
-def _excerpt(value: object) -> str:
-    """Return a little of what was answered, on one line."""
-    text = value if isinstance(value, str) else repr(value)
-    return " ".join(text.split())[:80].encode(errors="replace").decode()
 
 
 MAX_FACTS = 100
