@@ -26,6 +26,6 @@ failed=0
 run "$venv-lowest" ann,client,local,openai,otel,postgres,redis,testing,vector \
 	tests/unit tests/messages tests/context tests/seeds tests/embeddings tests/episodic tests/recall \
 	--ignore=tests/messages/test_frameworks.py --ignore=tests/recall/test_reranker.py || failed=1 # need other extras
-run "$venv-lowest-all" all \
+run "$venv-lowest-all" all,testing \
 	tests/cli tests/mcp tests/server/test_rest.py tests/server/test_oidc.py tests/agent/test_telemetry.py tests/client/test_remote_parity.py tests/recall/test_reranker.py || failed=1
 exit $failed

@@ -9,6 +9,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import orbiter.memory
 
@@ -102,6 +103,26 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
         *("rich", "typer"),  # for the command line
         "typing-extensions",  # whose protocols are quick to ask
     ]
+
+
+def test_only_the_extra_for_tests_brings_the_tools_of_tests(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+    metadata = Parser().parsestr(archive.read(name).decode())
+    extras = metadata.get_all("Provides-Extra") or ()
+    needed: dict[str, set[str]] = {extra: set() for extra in extras}
+    for line in metadata.get_all("Requires-Dist") or ():
+        requirement = Requirement(line)
+        for extra in extras:
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+                # An extra may be others of ours.
+                named = requirement.extras if requirement.name == "orbiter-memory" else ()
+                needed[extra] |= {requirement.name, *(f"[{each}]" for each in named)}
+    tools = {name for name in needed["testing"] if name.startswith(("pytest", "hypothesis"))}
+
+    assert tools >= {"hypothesis", "pytest"}
+    brings = {extra for extra in extras if needed[extra] & {*tools, "[testing]"}}
+    assert brings == {"testing"}
 
 
 def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_path: Path) -> None:

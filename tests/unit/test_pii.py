@@ -119,6 +119,56 @@ def test_one_value_has_one_token_however_it_is_written(kind: str, line: list[str
     assert len({token_of(value) for value in line}) == 1
 
 
+ANN, CARD, IBAN = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00"
+# The same value, as programs, mails and people who hide it write it.
+DISGUISES = {
+    ANN: [
+        "ann%40example.com", "ann%2540example%2Ecom", "ann&#64;example.com",
+        "ann&commat;example&#x2e;com", r"ann\u0040example.com", "ann\ufe6bexample.com",
+        "%61nn%EF%BC%A0example.com", "ann=\n@example.com", "a\u200bnn@exam\u200bple.com",
+        "ann\u2060@\u2060example\u2060.com", "ann@exa\u00admple.com",
+        "ann@\nexample.com", "ann@example.\n    com", "ann@example\r\n.com", "ann@exam\nple.com",
+        "ann\n@example.com", "ann@\u200b\nexample.com", "ann@\n> example.com",
+        "ann%40%0Aexample.com",
+    ],
+    "+49 30 1234567": ["%2B49%2030%201234567", "+49\u200b301234567", "+49&nbsp;30&nbsp;1234567"],
+    CARD: ["4111%201111%201111%201111", "4111\u20601111\u20601111\u20601111",
+           "4111 1111\n1111 1111"],
+    IBAN: ["DE89%203704%200044%200532%200130%2000", "DE89 3704\u200b 0044 0532 0130 00",
+           "DE89 3704 0044\n  0532 0130 00"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", DISGUISES)
+def test_a_value_that_is_encoded_hidden_or_broken_has_the_token_of_the_plain_one(
+    value: str,
+) -> None:
+    token = token_of(value)
+
+    for written in DISGUISES[value]:
+        before, after = "see%20\u200b\n", ",%20\u200band 5\n%20more"
+        assert hashed(f"{before}{written}{after}") == f"{before}{token}{after}", repr(written)
+
+
+def test_an_escape_before_a_value_is_not_part_of_it() -> None:
+    """In the JSON of a tool call, `\\n` stands before it."""
+    assert hashed(r"hi\nann@example.com\n") == rf"hi\n{token_of(ANN)}\n"
+
+
+def test_lines_that_are_not_one_value_stay_apart() -> None:
+    for text in (
+        "y = w@x\nself.bias = 1", "return x\n@app.get('/')\ndef f(): ...",
+        "cache\n@pytest.fixture\n",
+        "100% of 40 people & more; see \\new", "3311\n4521\n6011\n0000", "50%4 a&b;c",
+    ):  # fmt: skip
+        assert hashed(text) == text
+    assert (
+        hashed("ann@example.com\nbob@example.com")
+        == f"{token_of(ANN)}\n{token_of('bob@example.com')}"
+    )
+    assert hashed("ann@example.com.\nthen go") == f"{token_of(ANN)}.\nthen go"
+
+
 def test_two_values_have_two_tokens() -> None:
     assert len({token_of(line[0]) for _, line in LINES}) == len(LINES)
 
@@ -230,7 +280,8 @@ def test_a_token_whose_digits_are_a_number_stays() -> None:
 # Pieces that meet in every possible way: where kinds, borders and tokens could disagree.
 PIECES = st.sampled_from([*(value for _, value in VALUES), *NEGATIVES, *(" -./:+()@,x0_好9[]"),
                           "00", "123", " 12", "a.b", "[email:",
-                          hashed("ann@example.com")])  # fmt: skip
+                          "%40", "%2", "\u200b", "\n", "=\n", "&#64;", r"\u0040", "com",
+          hashed("ann@example.com")])  # fmt: skip
 JUMBLE = st.lists(PIECES | st.text(max_size=6), max_size=8).map("".join)
 NUMERIC = st.text(alphabet="0123456789 -./()+@aDE", max_size=60)
 # No letter that could join an address, no digit, no sign that could join a number.
@@ -255,7 +306,9 @@ def test_tenants_agree_on_everything_but_the_tokens(text: str) -> None:
     assert (ours == theirs) == (ours == text)
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=["Nd", "Cs"], exclude_characters="@＠﹫")))
+@given(
+    st.text(alphabet=st.characters(exclude_categories=["Nd", "Cs"], exclude_characters="@＠﹫&"))
+)
 def test_text_without_digits_or_at_signs_stays(text: str) -> None:
     assert hashed(text) == text
 
@@ -293,8 +346,9 @@ def test_any_card_is_found_and_none_with_a_wrong_digit(number: int, network: str
     assert hashed(f"{digits}{(check + 1) % 10}") == f"{digits}{(check + 1) % 10}"
 
 
-HOSTILE = ["1", "4", "0", "a", "好", "１", "(", "a@", "a.", "a@a.", "+1 1 1 1", " 1", "+1", "01 ",
-           "(12) ", "DE89 ", "4111 ", "[email:", "é好",
+HOSTILE = ["%40", "%25", "\u200b", "&#64;", "&a", "a@\n", "a@b\n", "=\n", "a\n", r"\n",
+           "4111 1111\n", "1", "4", "0", "a", "好", "１", "(", "a@", "a.", "a@a.", "+1 1 1 1", " 1",
+           "+1", "01 ",           "(12) ", "DE89 ", "4111 ", "[email:", "é好",
            "030 1234567 ", "ann@example.com "]  # fmt: skip
 
 

@@ -6,17 +6,21 @@ and the time must grow with the text only; `docs/privacy.md` says what is found 
 To keep that first promise, kinds are searched one after the other, each in what the kinds before
 it left. A kind may refuse a number for its neighbours only if these refuse it as well.
 
+Values are searched in a `_Reading`: the text as a person or a browser reads it, without encodings,
+invisible characters and line breaks. Its offsets lead back, so the rest of a text stays verbatim.
+
 `filter_writes` stands in front of the methods of a store that write items, where everything passes:
 an import, a server or a summary cannot go around it. Names stay as they are: ids, scopes and keys,
 by which a program finds things again.
 """
 
 import hmac
+import html
 import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from typing import Any
 
@@ -57,6 +61,7 @@ _QUESTIONS = frozenset(("query", "task", "where", "source"))
 """Arguments that are compared with what was written."""
 
 _Match = tuple[int, int, str]  # start, end, normal form
+_Piece = tuple[int, int, str]  # start, end, what is read there
 _Reader = Callable[[re.Match[str]], tuple[int, str]]  # end, normal form or nothing
 
 _TOKEN_DIGITS = 20  # 80 bits: among a billion values, no two are likely to share a token
@@ -66,6 +71,33 @@ _TOKEN = re.compile(rf"\[(?:{'|'.join(KINDS)}):[0-9a-f]{{{_TOKEN_DIGITS}}}\]")
 _FOLD = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 _FOLD |= dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), ord(" "))
 _FOLD |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), ord("-"))
+_FOLD |= {0xFE6B: ord("@")}
+
+# What a text may hold between or in place of the characters that are read.
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f"
+)
+_PERCENT = re.compile("%(?:25)*([0-9A-Fa-f]{2})")  # `%2540` is encoded twice
+_ENCODED = re.compile(
+    rf"[{_INVISIBLE}]++|=\r?\n"  # in mails, `=` ends a line that goes on
+    r"|(?P<percent>(?:%(?:25)*[0-9A-Fa-f]{2})++)"
+    r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,16});)"
+    r"|\\(?:u(?P<escape>[0-9A-Fa-f]{4})|(?P<control>[nrt]))"
+)
+_BREAK = r"[ \t]{0,9}\r?\n[ \t>]{0,9}"
+_END = r"(?![\w.(\[=]| ?[=(])"  # code goes on: `a@b`, then `self.c = 1`
+_BROKEN_EMAIL = re.compile(
+    rf"(?<=\w@)(?P<host>{_BREAK})(?=[\w-]{{1,63}}\.\w)"
+    rf"|\w@[\w-]++(?:(?P<dot>{_BREAK})(?=\.[a-z]{{2,24}}{_END})"
+    rf"|\.(?P<top>{_BREAK})(?=[a-z]{{2,24}}(?:\.[a-z]{{2,24}})?{_END})"
+    rf"|(?P<label>{_BREAK})(?=[a-z0-9-]{{1,63}}\.[a-z]{{2,24}}{_END}))"
+    # A line that begins with `@` may be a decorator or a mention.
+    rf"|(?<=\w)(?P<at>{_BREAK})(?=@[\w-]{{1,63}}\.(?:com|org|net|edu|gov|info|[a-z]{{2}}){_END})"
+)
+_BROKEN_NUMBER = re.compile(
+    rf"(?<=[0-9A-Za-z]{{4}}[ -][0-9A-Za-z]{{4}})(?P<gap>{_BREAK})(?=[0-9A-Za-z]{{2,4}})"
+)
 
 # Scripts written without blanks, and Hangul, whose particles follow a word directly.
 _DENSE = (
@@ -160,7 +192,11 @@ class PIIHasher:
         for kind in (kind for kind in _FINDERS if kind in self.kinds):
             left: list[tuple[int, int]] = []
             for start, end in gaps:
-                match = [(start + a, start + b, v) for a, b, v in _FINDERS[kind](folded[start:end])]
+                reading = _read(folded[start:end], kind)
+                match = [
+                    (start + reading.starts[a], start + reading.ends[b - 1], value)
+                    for a, b, value in _FINDERS[kind](reading.text)
+                ]
                 tokens += [(a, b, self._token(kind, value)) for a, b, value in match]
                 left += _split(start, end, [(a, b) for a, b, _ in match])
             gaps = left
@@ -175,6 +211,87 @@ class PIIHasher:
         # The length keeps tenant and value apart, whatever they hold.
         keyed.update(f"{kind}:{len(tenant)}:".encode() + tenant + value.encode())
         return f"[{kind}:{keyed.hexdigest()[:_TOKEN_DIGITS]}]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A text as it is read, and where each character of it begins and ends in the original."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def replace(
+        self, pattern: re.Pattern[str], pieces: Callable[[re.Match[str]], Iterator[_Piece]]
+    ) -> "_Reading":
+        """Return the reading with the *pieces* of each match in its place."""
+        texts: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        at = 0
+        for match in pattern.finditer(self.text):
+            for first, last, read in pieces(match):
+                texts += [self.text[at:first], read]
+                starts += [*self.starts[at:first], *[self.starts[first]] * len(read)]
+                ends += [*self.ends[at:first], *[self.ends[last - 1]] * len(read)]
+                at = last
+        if not texts:
+            return self
+        rest = (self.text[at:], self.starts[at:], self.ends[at:])
+        return _Reading("".join([*texts, rest[0]]), [*starts, *rest[1]], [*ends, *rest[2]])
+
+
+def _read(text: str, kind: str) -> _Reading:
+    """Return *text* as values of *kind* are read in it."""
+    reading = _Reading(text, range(len(text)), range(1, len(text) + 1))
+    reading = reading.replace(_ENCODED, _decoded)
+    if kind == "email" and "@" in reading.text:
+        reading = reading.replace(_BROKEN_EMAIL, lambda match: _without_break(match, ""))
+    elif kind in ("card", "iban"):
+        reading = reading.replace(_BROKEN_NUMBER, lambda match: _without_break(match, " "))
+    return reading
+
+
+def _decoded(match: re.Match[str]) -> Iterator[_Piece]:
+    """Yield what each encoded character stands for; nothing for those that cannot be seen."""
+    start, end = match.span()
+    if match["percent"]:
+        yield from _percent_decoded(match)
+    elif match["entity"]:
+        read = html.unescape(match[0])
+        if read != match[0]:
+            yield start, end, _seen(read)
+    elif match["escape"]:
+        code = int(match["escape"], 16)
+        if not 0xD800 <= code < 0xE000:  # half of a pair
+            yield start, end, _seen(chr(code))
+    else:
+        yield start, end, "\n" if match["control"] else ""
+
+
+def _percent_decoded(match: re.Match[str]) -> Iterator[_Piece]:
+    units = list(_PERCENT.finditer(match.string, *match.span("percent")))
+    at = 0
+    while at < len(units):
+        lead = int(units[at][1], 16)
+        count = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
+        group = units[at : at + count]
+        try:
+            read = bytes(int(each[1], 16) for each in group).decode()
+        except UnicodeDecodeError:
+            at += 1
+            continue
+        yield group[0].start(), group[-1].end(), _seen(read)
+        at += count
+
+
+def _seen(read: str) -> str:
+    return re.sub(rf"[{_INVISIBLE}]", "", read.translate(_FOLD))
+
+
+def _without_break(match: re.Match[str], read: str) -> Iterator[_Piece]:
+    start, end = match.span(str(match.lastgroup))
+    yield start, end, read
 
 
 def hasher_of(words: str, *, origin: str = "`pii`", off: str = "`pii=None`") -> PIIHasher | None:
