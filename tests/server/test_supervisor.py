@@ -23,7 +23,7 @@ async def main():
     while not link.limits.take("place", 1):
         await asyncio.sleep(0.02)
     got.append("place")
-    await link.left.wait()
+    await asyncio.Event().wait()
 
 asyncio.run(main())
 """

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.server.worker_servers import COMMAND, WorkerServer, is_there, serve_workers
 from tests.servers.databases import PostgresServer, postgres_server
-from tests.timing import HANG, until_blocking
+from tests.timing import HANG, scaled, until_blocking
 
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
@@ -429,12 +429,11 @@ def test_a_worker_that_stops_answers_on_kept_connections_and_says_that_it_closes
             os.kill(pid, signal.SIGTERM)
             while answers[-1].headers.get("connection") != "close":
                 answers.append(server.send(connection, "GET", "/v1/memories?user_id=ann"))
-        until_blocking(lambda: not is_there(pid), "the end of the worker")
-        log = server.end()
+        ended = f"the worker {pid} has ended: exit code 0"
+        until_blocking(lambda: ended in server.log.read_text(), "the end of the worker")
 
     assert {each.status for each in answers} == {200}
     assert "connection" not in answers[0].headers
-    assert f"the worker {pid} has ended: exit code 0" in log
 
 
 def test_sighup_replaces_the_workers_which_read_their_settings_anew(tmp_path: Path) -> None:
@@ -492,13 +491,49 @@ def test_a_reload_that_fails_is_logged_in_lines_of_json(tmp_path: Path, mistake:
     assert first["time"].endswith("Z")
 
 
-def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
-    options = ("--no-mcp", "--no-dashboard")
-    with serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options) as server:
+def test_the_port_is_free_at_once_when_the_supervisor_is_killed_whatever_workers_do(
+    tmp_path: Path,
+) -> None:
+    options = ("--no-mcp", "--no-dashboard", "--drain", "60")
+    with (
+        serve_workers(f"sqlite:///{tmp_path}/a.db", tmp_path, *options, workers=3) as server,
+        ExitStack() as stack,
+    ):
         pids = server.pids
-        server.process.kill()
+        for pid in pids:  # nobody else does without a supervisor
+            stack.callback(_kill, pid)
+        address = urlsplit(server.url)
+        with server.on(pids[0]) as half, server.on(pids[1]) as stream:
+            _post_half(half, b"nobody sends the rest")
+            stream.request("GET", "/v1/events?user_id=ann")
+            assert stream.getresponse().status == 200
+            os.kill(pids[2], signal.SIGSTOP)
+            until_blocking(lambda: _is_stopped(pids[2]), "a worker that hangs")
+
+            server.process.kill()
+            killed_at = time.monotonic()
+            until_blocking(lambda: _is_free(str(address.hostname), address.port or 0), "the port")
+            took = time.monotonic() - killed_at
 
         until_blocking(lambda: not any(map(is_there, pids)), "the end of the workers")
+
+    assert took < scaled(1.0)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server binds
+        try:
+            other.bind((host, port))
+            other.listen()
+        except OSError:
+            return False
+        return True
 
 
 def test_a_server_whose_worker_cannot_begin_ends_with_the_reason(tmp_path: Path) -> None:

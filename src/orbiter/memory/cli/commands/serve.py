@@ -272,8 +272,7 @@ async def until_stopped(
             report = await _start_report(url, application.state.orbiter)
             if link is not None:
                 link.ready(report)
-                await _until_either(stop, link.left)
-                link.is_leaving = True
+                await stop.wait()
             else:
                 await _show_start(run, settings, report, open_page=open_page)
                 await stop.wait()
@@ -288,13 +287,6 @@ def _check_shared(run: CommandContext) -> None:
     if url.lower().removeprefix("sqlite:///") in ("memory://", ":memory:"):
         reason = "is in the memory of one process; name another `--url`, or leave `--workers` out"
         raise UsageError(f"`{url}` {reason}")
-
-
-async def _until_either(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(each.wait()) for each in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for each in waits:
-        each.cancel()
 
 
 async def _supervise(

@@ -6,10 +6,15 @@ others something, or ask them.
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import secrets
+import select
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -29,6 +34,9 @@ _PATIENCE = 10.0
 
 _EVERY = 1.0
 """Seconds between two times that a worker tells its counts, which outlive it."""
+
+_PR_SET_PDEATHSIG = 1
+"""From `linux/prctl.h`: which signal a process gets when its parent ends."""
 
 Answer = Callable[[Any], Awaitable[Any]]
 """Answers a question of another worker; `None` if it has nothing to say."""
@@ -72,10 +80,6 @@ class WorkerLink(Alone):
         self.bound = bound
         self.secret = bytes.fromhex(hello["secret"])
         self.limits = SharedLimits(shared, number=hello["number"], columns=hello["columns"])
-        self.is_leaving = False
-        """Whether this worker ends anyway; then the end of the supervisor ends it at once."""
-        self.left = asyncio.Event()
-        """Set when the supervisor is gone."""
         self._channel = channel
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[str, Answer] = {}
@@ -107,7 +111,7 @@ class WorkerLink(Alone):
             del self._questions[number]
 
     async def connect(self) -> None:
-        """Listen to the supervisor, which ends this worker by its own end."""
+        """Listen to the supervisor."""
         reader, self._writer = await asyncio.open_connection(sock=self._channel, limit=LINE)
         self._spawn(self._listen(reader))
 
@@ -151,9 +155,6 @@ class WorkerLink(Alone):
                         question.set_result(message["bodies"])
                 else:
                     self._spawn(self._answer(message))
-        if self.is_leaving:
-            os._exit(1)  # whoever ended the supervisor twice does not wait
-        self.left.set()
 
     async def _answer(self, message: Mapping[str, Any]) -> None:
         answer, body = self._answers.get(message["kind"]), None
@@ -182,6 +183,7 @@ def join_supervisor() -> WorkerLink | None:
     if handles is None:
         return None
     channel, bound, shared = map(int, handles.split(","))
+    _end_with_supervisor(channel)
     for handle in (channel, bound, shared):
         os.set_inheritable(handle, False)  # noqa: FBT003 - the standard library's
     with open(channel, "rb", buffering=0, closefd=False) as file:
@@ -192,6 +194,26 @@ def join_supervisor() -> WorkerLink | None:
     for each in (line, taken):
         each.setblocking(False)  # noqa: FBT003
     return WorkerLink(line, taken, shared, hello)
+
+
+def _end_with_supervisor(channel: int) -> None:
+    """End this process at once when nobody has the other end of *channel* any more.
+
+    It holds the port, and a server that takes the place of this one cannot bind it until then. So
+    nothing waits for requests, for the event loop, or for a store to close: every write that was
+    answered is stored. Linux ends it even if it is stopped, or never lets another thread run.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+    def watch() -> None:
+        hangup = select.poll()
+        hangup.register(own, 0)  # which leaves the messages to the event loop
+        hangup.poll()
+        os._exit(1)
+
+    own = os.dup(channel)  # the number of the other is free once the link has stopped
+    threading.Thread(target=watch, name="orbiter-memory-supervisor", daemon=True).start()
 
 
 def encode_line(message: Mapping[str, Any]) -> bytes:
