@@ -119,7 +119,7 @@ def test_hooks_are_removed_with_the_server_and_those_of_others_stay(
     cli.ok("uninstall", "claude-code")
 
     assert json.loads(settings.read_text()) == OTHERS
-    assert json.loads((home / ".claude.json").read_text()) == {"mcpServers": {}}
+    assert json.loads((home / ".claude.json").read_text()) == {}
     assert cli("uninstall", "claude-code").exit_code == 3
 
 
@@ -145,11 +145,11 @@ def test_hooks_of_a_project_are_for_everybody(
     folder.mkdir()
     monkeypatch.chdir(folder)
 
-    cli.ok("install", "claude-code", "--hooks", "--project", "--via", "uvx")
+    cli.ok("install", "claude-code", "--hooks", "--project", "--via", "command")
 
     path = folder / ".claude/settings.json"
     (line,) = commands(path, "Stop")
-    assert line.startswith("uvx 'orbiter-memory[mcp]' hook --task with-space-")
+    assert line.startswith("orbiter-memory hook --task with-space-")
     assert line.endswith(" || exit 0")
     for private in (str(home), sys.prefix, cli.url):
         assert private not in path.read_text()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -290,7 +291,9 @@ def test_the_file_of_a_project_is_for_everybody(
     command.parent.mkdir()
     if is_on_path:
         command.touch(mode=0o755)
+    command.with_name("uvx").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(command.parent))
+    _install_from(monkeypatch, None)
     options = ("--project", *(("--via", via) if via else ()))
 
     told = cli.ok("install", client, *options)
@@ -345,7 +348,7 @@ def test_a_project_has_a_memory_of_its_own(
     for folder in folders:
         folder.mkdir(parents=True)
         monkeypatch.chdir(folder)
-        cli.ok("install", "cursor", "--project")
+        cli.ok("install", "cursor", "--project", "--via", "command")
     tasks = [
         words(servers("cursor", each / ".cursor/mcp.json")["orbiter-memory"])[-1]
         for each in folders
@@ -355,7 +358,8 @@ def test_a_project_has_a_memory_of_its_own(
     assert "8080" in cli.ok("recall", "port", "--task", tasks[0])
     assert "8080" not in cli("recall", "port", "--task", tasks[1]).stdout
     assert "8080" in cli.ok("recall", "port")  # the person's own memory holds all of them
-    cli.ok("install", "cursor", "--project", "--agent", "reviewer", "--force")
+    again = ("--project", "--via", "command", "--force")
+    cli.ok("install", "cursor", *again, "--agent", "reviewer")
     assert words(servers("cursor", folders[1] / ".cursor/mcp.json")["orbiter-memory"])[-2:] == [
         "--agent",
         "reviewer",
@@ -440,8 +444,7 @@ def test_what_is_not_from_an_index_is_started_from_where_it_was_installed_from(
 ) -> None:
     _install_from(monkeypatch, origin)
 
-    own = cli("install", "claude-code", "--hooks", "--via", "uvx")
-    shared = cli("install", "claude-code", "--project", "--via", "uvx")
+    cli.ok("install", "claude-code", "--hooks", "--via", "uvx")
 
     started = words(servers("claude-code", home / ".claude.json")["orbiter-memory"])
     source = f"orbiter-memory[mcp] @ {reference}"
@@ -450,11 +453,86 @@ def test_what_is_not_from_an_index_is_started_from_where_it_was_installed_from(
     assert hooks["Stop"][0]["hooks"][0]["command"].startswith(
         f"uvx --from '{source}' orbiter-memory hook"
     )
-    assert "release" not in own.stderr
-    project = words(servers("claude-code", home / ".mcp.json")["orbiter-memory"])
-    assert project[:3] == ["uvx", "orbiter-memory[mcp]", "mcp"]
-    assert "needs a release" in shared.stderr
-    assert "`--via command`" in shared.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "via", "is_on_path"),
+    [
+        ("file:///checkout", None, False),
+        ("file:///w/o-1.whl", "uvx", False),
+        ("https://ann:pw@h/o.zip", "uvx", True),
+        (None, None, False),
+    ],
+)
+def test_no_entry_that_cannot_start_is_written_into_the_file_of_a_project(
+    cli: Cli,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str | None,
+    via: str | None,
+    is_on_path: bool,
+) -> None:
+    """The command is not there, and `uvx` is not, or would look for a release that is none."""
+    folder = home / "app"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (home / "bin").mkdir()
+    if is_on_path:
+        (home / "bin/orbiter-memory").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    _install_from(monkeypatch, None if url is None else {"url": url})
+    options = ["--hooks", "--project", *(["--via", via] if via else [])]
+
+    refused = cli("install", "claude-code", *options)
+
+    assert refused.exit_code == 2
+    assert "pw@" not in refused.stderr
+    assert [*folder.iterdir()] == []
+    if is_on_path:
+        assert "use `--via command`" in refused.stderr
+        cli.ok("install", "claude-code", *options[:2], "--via", "command")
+        return
+    # The line that it names works.
+    (line,) = re.findall(r'`export PATH="(.*):\$PATH"`', " ".join(refused.stderr.split()))
+    monkeypatch.setenv("PATH", f"{line}:{home / 'bin'}")
+    cli.ok("install", "claude-code", *options[:2])
+    entry = servers("claude-code", folder / ".mcp.json")["orbiter-memory"]
+    assert words(entry)[:2] == ["orbiter-memory", "mcp"]
+
+
+def test_what_everybody_can_get_is_started_from_there_for_a_project(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    _install_from(
+        monkeypatch, {"url": "https://h/o", "vcs_info": {"vcs": "git", "commit_id": "4f2"}}
+    )
+
+    cli.ok("install", "claude-code", "--project", "--via", "uvx")
+
+    started = words(servers("claude-code", home / ".mcp.json")["orbiter-memory"])
+    assert started[:3] == ["uvx", "--from", "orbiter-memory[mcp] @ git+https://h/o@4f2"]
+
+
+@pytest.mark.parametrize("client", PROJECT_FILES)
+def test_a_project_is_left_without_copies_and_without_what_is_empty(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    folder = home / "app"
+    (folder / PROJECT_FILES[client]).parent.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    (home / "bin").mkdir()
+    (home / "bin/orbiter-memory").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(home / "bin"))
+    hooks = ["--hooks"] if client == "claude-code" else []
+
+    for user in ("ann", "bob"):
+        cli.ok("install", client, "--project", "--force", "--user", user, *hooks)
+    cli.ok("uninstall", client, "--project")
+
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert [path.name for path in files if ".bak" in path.name] == []
+    assert {"".join(path.read_text().split()) for path in files} <= {"{}", ""}
 
 
 @pytest.mark.parametrize(
@@ -492,17 +570,18 @@ def test_what_is_not_from_an_index_is_started_from_where_it_was_installed_from(
 def test_a_file_that_is_committed_holds_no_secret(
     cli: Cli, home: Path, client: str, path: str, held: tuple[str, object]
 ) -> None:
-    options = ("--url", "https://memory.example.com", "--token", "om_s3cret")
+    shared = ("--project", "--via", "command")
+    options = (*shared, "--url", "https://memory.example.com", "--token", "om_s3cret")
 
-    told = cli.ok("install", client, "--project", *options)
-    again = cli.ok("install", client, "--project", *options)
+    told = cli.ok("install", client, *options)
+    again = cli.ok("install", client, *options)
 
     name, value = held
     assert servers(client, home / path)["orbiter-memory"][name] == value
     assert "s3cret" not in (home / path).read_text()
     assert "set ORBITER_MEMORY_TOKEN" in told
     assert "already" in again
-    cli.ok("install", client, "--project", "--url", "redis://:s3cret@localhost/0", "--force")
+    cli.ok("install", client, *shared, "--url", "redis://:s3cret@localhost/0", "--force")
     assert "s3cret" not in (home / path).read_text()
     assert "ORBITER_MEMORY_URL" in (home / path).read_text()
 
@@ -621,8 +700,8 @@ VALUE = {"command": "c", "args": ["a"]}
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ('{"s": {"n": 1}}', '{"s": {}}'),
-        ('{"s": {"n": 1,}}', '{"s": {}}'),
+        ('{"s": {"n": 1}}', "{}"),
+        ('{"s": {"n": 1,}, "t": {}}', '{ "t": {}}'),
         ('{"s": {"n": 1, "m": 2}}', '{"s": { "m": 2}}'),
         ('{"s": {"m": 2, "n": 1}}', '{"s": {"m": 2 }}'),
         ('{"s": {"m": 2, // two\n"n": {"x": []}\n}}', '{"s": {"m": 2 // two\n}}'),

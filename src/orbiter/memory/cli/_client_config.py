@@ -1,4 +1,4 @@
-"""Writing a server into a client's file: with a backup, in one step, and only if it must be."""
+"""Writing a server into a client's file: in one step, and only if it must be."""
 
 import os
 import re
@@ -388,25 +388,29 @@ def _check_place(path: Path) -> None:
         raise StorageError(f"`{path}` is a folder, not a file; nothing was changed")
 
 
-def write(change: Change) -> Path | None:
-    """Write the file in one step; return the backup of what it was, if it was there."""
+def write(change: Change, *, has_backup: bool) -> Path | None:
+    """Write the file in one step; return the backup of what it was, if it was there.
+
+    The file of a project has none: it would be committed, and the repository has what it was.
+    """
     try:
-        return _write(change)
+        return _write(change, has_backup=has_backup)
     except OSError as exc:
         raise StorageError(
             f"`{change.path}` cannot be written: {exc}; nothing was changed"
         ) from exc
 
 
-def _write(change: Change) -> Path | None:
+def _write(change: Change, *, has_backup: bool) -> Path | None:
     path = change.path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
     mode = _PRIVATE
     if change.before is not None:
         mode = stat.S_IMODE(path.stat().st_mode)
-        backup = _free(path)
-        _put(backup, change.before, mode)
+        if has_backup:
+            backup = _free(path)
+            _put(backup, change.before, mode)
     now = path.read_bytes().decode("utf-8", "replace") if path.exists() else None
     if now != change.before:
         raise StorageError(f"`{path}` was changed by another program just now; run this again")

@@ -67,15 +67,22 @@ def put(text: str, path: tuple[str, str], value: object) -> str:
 def remove(text: str, path: tuple[str, str]) -> str:
     """Return *text* without the member `path[1]` of the object `path[0]`, if it is there.
 
-    `FileSyntaxError` if the rest would not mean what it meant.
+    An object that is empty then is removed, too, unless a comment is in it. `FileSyntaxError` if
+    the rest would not mean what it meant.
     """
     if find(text, path) is None:
         return text
-    made = _without(text, _read(text).members[path[0]][2], path[1])
-    before, after = _plain(_read(text)), _plain(_read(made))
-    if isinstance(before, dict):
-        del before[path[0]][path[1]]
-    if after != before:
+    holder, name = path
+    made = _without(text, _read(text).members[holder][2], name)
+    wanted = _plain(_read(text))
+    if isinstance(wanted, dict):
+        del wanted[holder][name]
+    start, end, _ = _read(made).members[holder]
+    if not made[start + 1 : end - 1].strip():
+        made = _without(made, _read(made), holder)
+        if isinstance(wanted, dict):
+            del wanted[holder]
+    if _plain(_read(made)) != wanted:
         raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     return made
 

@@ -49,10 +49,10 @@ def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, 
 
     Without *via*, it is this Python; in a file that is shared, the command on the `PATH`, or
     `uvx` where there is none. What was not installed from an index, `uvx` finds where it was
-    installed from, which a file that is shared does not say.
+    installed from. `UsageError` for a file that is shared if nobody else can get it from there.
     """
-    if via is None:
-        via = _usual(is_shared=is_shared)
+    is_chosen = via is not None
+    via = via or _usual(is_shared=is_shared)
     if via is Via.PYTHON:
         if is_shared:
             raise UsageError(
@@ -63,10 +63,32 @@ def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, 
     if via is Via.COMMAND:
         return via, [_NAME]
     requirement = f"{_NAME}[{','.join(_extras(target))}]"
-    reference = None if is_shared else installed_from()[0]
+    reference = installed_from()[0]
+    if is_shared:
+        _check_uvx_can_start(reference, is_chosen=is_chosen)
     if reference is None:
         return via, ["uvx", requirement]
     return via, ["uvx", "--from", f"{requirement} @ {reference}", _NAME]
+
+
+def _check_uvx_can_start(reference: str | None, *, is_chosen: bool) -> None:
+    """Refuse `uvx` in the file of a project where it would find no package, or is not there."""
+    if reference is not None and _is_private(reference):
+        origin = without_passwords(reference)
+        why = f"`uvx` finds only what others can get, and this was installed from `{origin}`"
+    elif not is_chosen and shutil.which("uvx") is None:
+        why = "there is no `uvx`"
+    else:
+        return
+    if shutil.which(_NAME):
+        raise UsageError(f"nothing was written: {why}; use `--via command`")
+    script = Path(sys.executable).with_name(_NAME)
+    folder = script.parent if script.exists() else "FOLDER"
+    raise UsageError(
+        f"nothing was written: the file of a project holds no path of this machine, `{_NAME}` is "
+        f"not on the PATH, and {why}. Put the command there, then run this again: "
+        f'`export PATH="{folder}:$PATH"`'
+    )
 
 
 def _usual(*, is_shared: bool) -> Via:
@@ -132,7 +154,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
 def _is_private(url: str) -> bool:
     """Tell whether a URL holds a password, or is a path of this machine."""
     scheme, mark, _ = url.partition("://")
-    return without_passwords(url) != url or not mark or scheme == "sqlite"
+    return without_passwords(url) != url or not mark or scheme in ("sqlite", "file")
 
 
 def project_name(folder: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory._lazy import installed_from, with_install_note
+from orbiter.memory._lazy import with_install_note
 from orbiter.memory.cli._client_config import CLIENTS, Client, Name
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
@@ -197,13 +197,8 @@ def install(  # noqa: PLR0913 - each is an option
     if not any(each.is_needed for each in changes):
         run.out.text(f"{program.title} has it already: {_paths(changes)}")
         return
-    _write(run, [each for each in changes if each.is_needed], env, dry_run=dry_run)
-    if launched is Via.UVX and project and installed_from()[0] is not None:
-        say(
-            "`uvx` needs a release on a package index, and this one was not installed from one; "
-            "until then, have `orbiter-memory` on everybody's PATH and use `--via command`",
-            kind="note",
-        )
+    needed = [each for each in changes if each.is_needed]
+    _write(run, needed, env, dry_run=dry_run, has_backup=not project)
     if dry_run:
         return
     run.out.text(program.then)
@@ -244,11 +239,16 @@ def uninstall(
     needed = [each for each in changes if each.is_needed]
     if not needed:
         raise NotThereError(f"{program.title} does not have it: {_paths(changes)}")
-    _write(run, needed, {}, dry_run=dry_run)
+    _write(run, needed, {}, dry_run=dry_run, has_backup=not project)
 
 
 def _write(
-    run: CommandContext, changes: "list[Change]", env: dict[str, str], *, dry_run: bool
+    run: CommandContext,
+    changes: "list[Change]",
+    env: dict[str, str],
+    *,
+    dry_run: bool,
+    has_backup: bool,
 ) -> None:
     from orbiter.memory.cli._client_config import write  # noqa: PLC0415
 
@@ -257,7 +257,7 @@ def _write(
             run.out.text(f"would write {change.path}")
             run.out.text(_hidden(change, env))
             continue
-        backup = write(change)
+        backup = write(change, has_backup=has_backup)
         note = f", the old file is {backup.name}" if backup else ""
         run.out.text(f"wrote {change.path}{note}")
 
