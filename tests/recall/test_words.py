@@ -1,6 +1,7 @@
 """Texts as terms and passages: what a question and a memory share when they mean the same."""
 
 import re
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from orbiter.memory.text.words import (
     _ASCII_WORD,
     COMMON,
     PASSAGE_WORDS,
+    VERSION,
     _folded,
     passages,
     stem,
@@ -383,3 +385,21 @@ def test_a_megabyte_of_anything_is_read_in_one_go(name: str) -> None:
     assert len(cut) <= len(text) // 10
     # A character of Chinese stands alone, with the next, and for what it means.
     assert len(found) <= 3 * len(text)
+
+
+MANY_TEXTS = f"""{SAME}
+My name's Alice, I'm called Al, and I moved to Munich in March 2024 with 2.5 kg of C++ books.
+We don't use home_city, home.city or home-city; Joana's mother-in-law runs 10 km on Mondays.
+Ich wohnte früher in Köln und fahre gern Fahrräder. Où habitent tes frères ? J'aime l'école.
+¿Dónde vivían los niños? Gli amici mangiavano le mele. De kinderen speelden buiten.
+Где живут мои друзья? 我住在北京，喜欢喝绿茶。 東京に住んでいます。
+저는 서울에 살아요. أسكن في القاهرة
+"""
+
+
+def test_a_change_of_the_terms_raises_their_version() -> None:
+    made = [[sorted(terms(line)) for line in passages(text)] for text in MANY_TEXTS.splitlines()]
+    digest = sha256(repr(made).encode()).hexdigest()[:16]
+
+    # Another digest: raise `VERSION`, or files that are there keep what the old terms found.
+    assert (VERSION, digest) == (8, "2ba9360fd1274a1f")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.stores.recall_reference import Detailed, check_details, check_meaning, check_words
+from tests.timing import until
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.backends.sqlite import (
@@ -469,6 +470,82 @@ async def test_a_running_older_version_writes_beside_a_newer_one(tmp_path: Path)
             await older.catch_up()
             assert made_by(path) == words.VERSION + 1
             assert by_hand(path, LISTED) == listed
+
+
+def list_as_older(path: Path, places: str, *, was: str | None = None) -> None:
+    """Do what a version that looks at no mark does when it lists rows: under its own terms.
+
+    With *was*, they are rows whose text that was, which were noted to be listed again.
+    """
+    with closing(sqlite3.connect(path)) as file, file:
+        rows = file.execute(f"SELECT rowid, content FROM memory_items WHERE rowid {places}")
+        for place, content in rows.fetchall():
+            for text, sign in ((was, -1), (content, 1)):
+                if text is None:
+                    continue
+                old = [f"{term}old" for term in words.terms(text)]
+                who = term_index.owner("ann")
+                document = " ".join([who, *old, *[who + each for each in old]])
+                put = "(rowid, terms) VALUES (?, ?)"
+                take = "(memory_terms, rowid, terms) VALUES ('delete', ?, ?)"
+                sql = f"INSERT INTO memory_terms {put if sign > 0 else take}"
+                file.execute(sql, (place * term_index.PASSAGES, document))
+                file.executemany(
+                    "INSERT INTO memory_owners VALUES (?1, ?2)"
+                    " ON CONFLICT (token) DO UPDATE SET passages = passages + excluded.passages",
+                    [(who, sign), ("_", sign)],
+                )
+                file.executemany(
+                    "INSERT INTO memory_counts VALUES (?1, ?2)"
+                    " ON CONFLICT (owner) DO UPDATE SET items = items + excluded.items",
+                    [("ann", sign), (1, sign)],
+                )
+            file.execute("DELETE FROM memory_unlisted WHERE place = ?", [place])
+            if was is None:
+                file.execute("UPDATE memory_meta SET value = ? WHERE key = 'listed_to'", [place])
+
+
+async def test_rows_that_an_older_version_lists_are_listed_again(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    async with SQLiteMemoryStore(path) as store:
+        with store._file.without_chores():
+            await store.add_many(items(30))
+            assert len(await ids(store, "paint")) == 30
+            new, changed = (
+                HumanMemory(id=id, content="a zebra", metadata=ANN) for id in ("new", "ann3")
+            )
+            await store.add(new)
+            list_as_older(path, "= 31")
+            assert await ids(store, "zebra") == ["new"]
+            assert (await store.verify()).problems == ()
+
+            await store.add(changed)
+            list_as_older(path, "= 4", was="painting number 3 by ann")
+            assert await ids(store, "zebra") == ["ann3", "new"]
+            assert await ids(store, "3") == []
+            assert (await store.verify()).problems == ()
+
+            await store.add(HumanMemory(id="last", content="a zebra", metadata=ANN))
+            list_as_older(path, "= 32")
+    async with SQLiteMemoryStore(path) as store:
+        assert await ids(store, "zebra") == ["ann3", "last", "new"]
+        assert await store.erase(item_ids=["last"])
+        assert (await store.verify()).problems == ()
+
+
+async def test_idle_time_is_enough_to_list_again_what_an_older_version_listed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "agent.db"
+    async with SQLiteMemoryStore(path) as store:
+        await store.add_many(items(600))
+        assert len(await ids(store, "paint")) == 50
+        by_hand(path, "INSERT INTO memory_owners VALUES ('_', 0)")
+
+        await store.add(HumanMemory(content="more", metadata=ANN))  # what wakes the writer
+
+        await until(lambda: not by_hand(path, "SELECT 1 FROM memory_owners WHERE token = '_'"))
+        await until(lambda: 601 - by_hand(path, LISTED)[0][0] < term_index.CHUNK)
 
 
 async def test_what_an_older_version_erases_leaves_no_term_of_a_newer_one(tmp_path: Path) -> None:

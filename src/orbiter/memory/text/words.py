@@ -42,7 +42,7 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 7
+VERSION = 8
 """Changes whenever `terms` or `passages` return something else for the same text."""
 
 PASSAGE_WORDS = 120

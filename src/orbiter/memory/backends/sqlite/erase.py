@@ -132,7 +132,10 @@ def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:
 
 def drop_owners(connection: sqlite3.Connection) -> None:
     """Remove the tokens and names of users of whom nothing is listed."""
-    connection.execute("DELETE FROM memory_owners WHERE passages <= 0")
+    # The tokens of all owners name nobody; `term_index` looks whose there are.
+    connection.execute(
+        "DELETE FROM memory_owners WHERE passages <= 0 AND token <> '_' AND token NOT GLOB '_all*'"
+    )
     connection.execute("DELETE FROM memory_counts WHERE items <= 0")
 
 

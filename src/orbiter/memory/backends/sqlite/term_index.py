@@ -25,7 +25,6 @@ from orbiter.memory.text import words
 __all__ = [
     "ALL",
     "CHUNK",
-    "EVERYONE",
     "LONGEST",
     "MARK",
     "NOBODY",
@@ -36,6 +35,7 @@ __all__ = [
     "chunk",
     "counting",
     "documents",
+    "everyone",
     "list_some",
     "owner",
     "passages",
@@ -53,9 +53,6 @@ CHUNK, ROOM = 256, 40_000
 """Rows listed in one transaction, and the characters of their texts: some 30 ms in which no one
 else can write."""
 
-EVERYONE = "_"
-"""Stands for all owners in the count of passages."""
-
 NOBODY, ALL = 0, 1
 """Stand for those without a user, and for all, in the count of items: no user is a number."""
 
@@ -63,11 +60,25 @@ LONGEST = 64
 """Characters of a term above which the index holds a digest of it."""
 
 MARK = "(SELECT value FROM memory_meta WHERE key = 'listed_to')"
+_BY_OTHERS = (
+    "SELECT 1 FROM memory_owners WHERE token = '_'"
+    " OR (token > '_all' AND token < '_alm' AND token <> ?1)"
+)
+"""Read with `everyone()`: whether a process of another version has listed rows in this index.
+
+Whoever lists rows counts their passages under its own name of all owners; versions before the
+eighth under `_`.
+"""
 _HAS_TERMS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_terms'"
 _HAS_COUNTS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_counts'"
 _USER = field("user_id")
 # a-z, 0-9 and all beyond ASCII; written as what it is not, which takes 4 ms less to compile.
 _TERM = re.compile(r"[^\x00-/:-\x60{-\x7f]+")
+
+
+def everyone() -> str:
+    """Return what stands for all owners in the count of passages that this version has listed."""
+    return f"_all{words.VERSION}"
 
 
 @lru_cache(maxsize=1024)
@@ -121,9 +132,11 @@ def documents(content: str, user_id: str | None, indexing: str | None = None) ->
 def relist_some() -> Steps[None]:
     """Bring at most a chunk of the rows that were changed since they were listed up to date.
 
-    An index of another version is emptied, for that one to list all rows again.
+    An index of another version is emptied, for that one to list all rows again. So is one in which
+    another version has listed rows, as words can only be taken out by who has put them in.
     """
-    if not (yield Statement(schema.OWN_TERMS, [words.VERSION])):
+    is_own = bool((yield Statement(schema.OWN_TERMS, [words.VERSION])))
+    if not is_own or (yield Statement(_BY_OTHERS, [everyone()])):
         yield from _empty()
         return
     has_terms = bool((yield Statement(_HAS_TERMS)))
@@ -203,7 +216,7 @@ def _change(sql: str, rows: Iterable[Sequence[Any]], sign: int) -> Steps[None]:
         items.update((user_id if isinstance(user_id, str) else NOBODY, ALL))
         texts = documents(content, user_id, *indexing)
         counts[owner(user_id)] += len(texts)
-        counts[EVERYONE] += len(texts)
+        counts[everyone()] += len(texts)
         made += [(place * PASSAGES + number, text) for number, text in enumerate(texts)]
     if items and (yield Statement(_HAS_COUNTS)):
         yield Statement(
@@ -248,7 +261,9 @@ def waits(connection: sqlite3.Connection) -> int:
     """Return about how many rows are not listed, at most a chunk of those that were changed."""
     row = connection.execute(
         f"SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_unlisted LIMIT {CHUNK}))"
-        f" + max(0, ifnull((SELECT max(rowid) FROM memory_items) - {MARK}, 0))"
+        f" + max(0, ifnull((SELECT max(rowid) FROM memory_items) "
+        f" - CASE WHEN EXISTS ({_BY_OTHERS}) THEN 0 ELSE {MARK} END, 0))",
+        [everyone()],
     ).fetchone()
     return int(row[0])
 
@@ -295,8 +310,11 @@ def _list_next() -> Steps[None]:
 
 
 def check(connection: sqlite3.Connection) -> list[str]:
-    """Return where the terms and the rows disagree; in a transaction that is rolled back."""
-    if not schema.has_terms(connection):
+    """Return where the terms and the rows disagree; in a transaction that is rolled back.
+
+    Where another version has listed rows, all of them wait to be listed again.
+    """
+    if not schema.has_terms(connection) or connection.execute(_BY_OTHERS, [everyone()]).fetchone():
         return []
     problems: list[str] = []
     try:
@@ -327,7 +345,7 @@ def check(connection: sqlite3.Connection) -> list[str]:
         if stray:
             problems.append(f"{len(stray)} rows are indexed under terms that they do not have")
         if not known and not problems:
-            counts[EVERYONE] = counts.total()
+            counts[everyone()] = counts.total()
             have = dict(connection.execute("SELECT * FROM memory_owners WHERE passages <> 0"))
             if have != dict(+counts):
                 problems.append("the counts of passages do not match the rows")

@@ -18,8 +18,8 @@ from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.backends.sqlite.schema import INDEXING, not_expired
 from orbiter.memory.backends.sqlite.term_index import (
     ALL,
-    EVERYONE,
     PASSAGES,
+    everyone,
     owner,
     token,
     tokens,
@@ -124,7 +124,7 @@ class _Lists:
         self._compiled = compiled
         self._prefix = "" if user_id is None else owner(user_id)
         row = connection.execute(
-            "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or EVERYONE]
+            "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or everyone()]
         ).fetchone()
         self.passages = int(row[0]) if row else 0
         self._owner = ALL if user_id is None else user_id
