@@ -59,6 +59,7 @@ check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python models/minilm/scenes/check.py
 
 fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000

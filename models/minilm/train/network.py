@@ -1,0 +1,294 @@
+"""The model in PyTorch: the encoder, and the reader over the vectors of words.
+
+The encoder is all-MiniLM-L6-v2, by the names of `BertModel`, so that `build_model.py` reads what is
+saved. The reader judges a question beside a note from 64 numbers of one byte for each word, which a
+store keeps: only the question's words and one summary are its queries, the note's words, which have
+their context already, are keys and values alone.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+LAYERS, HEADS, SIZE, WIDE, POSITIONS = 6, 12, 384, 1536, 512
+DETAILS = 64
+"""Numbers of the vector of a word."""
+START, END = 101, 102
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+MAX_PLACES = 200
+
+QUESTION, NOTE, BEFORE, SPEAKER, ASKER, OLD, NEW = range(7)
+"""What a word stands in, for the reader."""
+MOST = {QUESTION: 40, NOTE: 96, BEFORE: 32, SPEAKER: 8, ASKER: 8, OLD: 64, NEW: 96}
+"""Words of each part that the reader looks at."""
+
+
+def read_weights(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Return weights that were saved as rows of integers with a scale each."""
+    found: dict[str, Tensor] = {}
+    for file in files:
+        with np.load(file, allow_pickle=False) as arrays:
+            for name in arrays:
+                if name.endswith("|q"):
+                    base = name.removesuffix("|q")
+                    whole = arrays[name].astype(np.float32) * arrays[f"{base}|s"]
+                    found[base] = torch.from_numpy(whole)
+                elif not name.endswith("|s"):
+                    found[name] = torch.from_numpy(arrays[name].astype(np.float32))
+    return found
+
+
+def save_weights(state: dict[str, Tensor], files: Sequence[Path]) -> None:
+    """Save weights as `read_weights` reads them, in two files of about one size."""
+    parts: list[dict[str, np.ndarray]] = [{} for _ in files]
+    sizes = [0] * len(files)
+    for name, tensor in state.items():
+        values = tensor.detach().float().cpu().numpy()
+        index = sizes.index(min(sizes))
+        if values.ndim == 2 and values.size > 100_000:
+            scale = np.maximum(np.abs(values).max(1, keepdims=True) / 127, 1e-12)
+            parts[index][f"{name}|q"] = np.rint(values / scale).astype(np.int8)
+            parts[index][f"{name}|s"] = scale.astype(np.float32)
+            sizes[index] += values.size
+        else:
+            parts[index][name] = values
+            sizes[index] += values.size * 4
+    for file, part in zip(files, parts, strict=True):
+        np.savez_compressed(file, **part)
+
+
+class _Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.self = nn.ModuleDict(
+            {name: nn.Linear(SIZE, SIZE) for name in ("query", "key", "value")}
+        )
+        self.output = nn.ModuleDict(
+            {"dense": nn.Linear(SIZE, SIZE), "LayerNorm": nn.LayerNorm(SIZE, eps=1e-12)}
+        )
+
+    def forward(self, hidden: Tensor, mask: Tensor, dropout: float) -> Tensor:
+        heads = [
+            self.self[name](hidden).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        ]
+        seen = functional.scaled_dot_product_attention(
+            *heads, attn_mask=mask[:, None, None], dropout_p=dropout
+        )
+        seen = self.output["dense"](seen.transpose(1, 2).flatten(2))
+        return self.output["LayerNorm"](hidden + functional.dropout(seen, dropout))
+
+
+class _Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = _Attention()
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(SIZE, WIDE)})
+        self.output = nn.ModuleDict(
+            {"dense": nn.Linear(WIDE, SIZE), "LayerNorm": nn.LayerNorm(SIZE, eps=1e-12)}
+        )
+
+    def forward(self, hidden: Tensor, mask: Tensor, dropout: float) -> Tensor:
+        hidden = self.attention(hidden, mask, dropout)
+        wide = functional.gelu(self.intermediate["dense"](hidden))
+        narrow = functional.dropout(self.output["dense"](wide), dropout)
+        return self.output["LayerNorm"](hidden + narrow)
+
+
+class Bert(nn.Module):
+    """The encoder, without a pooler."""
+
+    def __init__(self, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(30_522, SIZE),
+                "position_embeddings": nn.Embedding(POSITIONS, SIZE),
+                "token_type_embeddings": nn.Embedding(2, SIZE),
+                "LayerNorm": nn.LayerNorm(SIZE, eps=1e-12),
+            }
+        )
+        self.encoder = nn.ModuleDict({"layer": nn.ModuleList(_Layer() for _ in range(LAYERS))})
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the last hidden states."""
+        parts = self.embeddings
+        hidden = parts["word_embeddings"](ids)
+        hidden = hidden + parts["position_embeddings"].weight[: ids.shape[1]]
+        hidden = hidden + parts["token_type_embeddings"].weight[0]
+        dropout = self.dropout if self.training else 0.0
+        hidden = functional.dropout(parts["LayerNorm"](hidden), dropout)
+        for layer in self.encoder["layer"]:
+            hidden = layer(hidden, mask, dropout)
+        return hidden
+
+
+class _ReaderLayer(nn.Module):
+    """Pre-norm: the queries see themselves and what does not change."""
+
+    def __init__(self, size: int, heads: int, wide: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.norm, self.norm_wide = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.query, self.out = nn.Linear(size, size), nn.Linear(size, size)
+        self.key_value = nn.Linear(size, 2 * size)
+        self.wide, self.narrow = nn.Linear(size, wide * size), nn.Linear(wide * size, size)
+
+    def forward(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        normed = self.norm(x)
+        keys, values = self.key_value(torch.cat([normed, seen], 1)).chunk(2, -1)
+        split = [
+            each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for each in (self.query(normed), keys, values)
+        ]
+        found = functional.scaled_dot_product_attention(
+            *split, attn_mask=mask[:, None, None], dropout_p=dropout
+        )
+        x = x + functional.dropout(self.out(found.transpose(1, 2).flatten(2)), dropout)
+        wide = functional.gelu(self.wide(self.norm_wide(x)))
+        return x + functional.dropout(self.narrow(wide), dropout)
+
+
+class Reader(nn.Module):
+    """Judges a question beside a note, or an older note beside a newer one."""
+
+    def __init__(
+        self, size: int = 128, layers: int = 2, heads: int = 4, wide: int = 4, dropout: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.up = nn.Linear(DETAILS, size)
+        self.segment = nn.Embedding(7, size)
+        self.place = nn.Embedding(MAX_PLACES, size)
+        self.summary = nn.Parameter(torch.randn(2, size) * 0.02)
+        nn.init.normal_(self.segment.weight, std=0.02)
+        nn.init.normal_(self.place.weight, std=0.02)
+        self.layers = nn.ModuleList(_ReaderLayer(size, heads, wide, dropout) for _ in range(layers))
+        self.norm_seen, self.norm = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.head = nn.Sequential(nn.Linear(size + 2, 64), nn.GELU(), nn.Linear(64, 3))
+
+    def words(self, vectors: Tensor, segment: int) -> Tensor:
+        """Return what the reader makes of the *vectors* of words, before any attention."""
+        count = vectors.shape[1]
+        return self.up(vectors) + self.segment.weight[segment] + self.place.weight[:count]
+
+    def forward(
+        self,
+        asked: tuple[Tensor, Tensor, int],
+        read: Sequence[tuple[Tensor, Tensor, int]],
+        nearness: Tensor,
+        task: int,
+    ) -> Tensor:
+        """Return three logits a pair; *asked* and *read* are vectors, their mask, a segment."""
+        vectors, mask, segment = asked
+        rows = vectors.shape[0]
+        summary = self.summary[task].expand(rows, 1, -1)
+        words = self.words(vectors, segment)
+        x = torch.cat([summary.to(words.dtype), words], 1)
+        seen = self.norm_seen(torch.cat([self.words(each, part) for each, _, part in read], 1))
+        ones = torch.ones(rows, 1, dtype=torch.bool, device=mask.device)
+        whole = torch.cat([ones, mask, *(each for _, each, _ in read)], 1)
+        for layer in self.layers:
+            x = layer(x, seen, whole)
+        return self.head(torch.cat([self.norm(x[:, 0]).float(), nearness.float() * 4], 1)).float()
+
+
+class Pieces:
+    """The pieces of all texts in one table on the device, framed as the encoder reads them."""
+
+    def __init__(self, tokens: np.ndarray, starts: np.ndarray) -> None:
+        lengths = np.diff(starts)
+        table = np.zeros((len(lengths), lengths.max(initial=1) + 2), dtype=np.int16)
+        table[:, 0] = START
+        for row, (start, length) in enumerate(zip(starts, lengths, strict=False)):
+            table[row, 1 : length + 1] = tokens[start : start + length]
+            table[row, length + 1] = END
+        self.table = torch.from_numpy(table).to(DEVICE)
+        self.lengths = torch.from_numpy(lengths.astype(np.int64) + 2)
+
+
+class Model(nn.Module):
+    """Texts to vectors, and pairs of texts to what the reader says."""
+
+    def __init__(self, weights: dict[str, Tensor], reader: Reader, dropout: float) -> None:
+        super().__init__()
+        self.m = Bert(dropout)
+        self.m.load_state_dict(
+            {name[2:]: each for name, each in weights.items() if name.startswith("m.")}
+        )
+        self.P = nn.Parameter(weights["P"].clone())
+        self.reader = reader
+
+    def encode(self, pieces: Pieces, texts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the vector of each text, those of its words, and which words there are."""
+        order = torch.argsort(pieces.lengths[texts])
+        wide = min(most + 2, int(pieces.lengths[texts].max()))
+        vectors, words, masks = [], [], []
+        for rows in order.chunk(4) if len(order) > 64 else [order]:
+            length = min(wide, int(pieces.lengths[texts[rows]].max()))
+            ids = pieces.table[texts[rows].to(DEVICE), :length].long()
+            mask = ids > 0
+            hidden = self.m(ids, mask)
+            whole = mask.unsqueeze(-1).float()
+            pooled = (hidden.float() * whole).sum(1) / whole.sum(1)
+            vectors.append(functional.normalize(pooled, dim=-1))
+            small = functional.normalize(hidden.float(), dim=-1) @ self.P
+            small = functional.normalize(small, dim=-1)
+            # As it is kept: one byte a number; the gradient passes as if it were not.
+            small = small + (torch.round(small * 127) / 127 - small).detach()
+            real = mask & (ids != START) & (ids != END)
+            words.append(functional.pad(small[:, 1:], (0, 0, 0, wide - length)))
+            masks.append(functional.pad(real[:, 1:], (0, wide - length)))
+        back = torch.argsort(order).to(DEVICE)
+        return torch.cat(vectors)[back], torch.cat(words)[back], torch.cat(masks)[back]
+
+    def read(
+        self,
+        bank: tuple[Tensor, Tensor, Tensor],
+        asked: tuple[Tensor, int],
+        parts: Sequence[tuple[Tensor, int]],
+        task: int,
+    ) -> Tensor:
+        """Return the logits of pairs; each part is rows of the *bank*, -1 for none, and a kind."""
+        vectors, words, masks = bank
+
+        def part(rows: Tensor, kind: int) -> tuple[Tensor, Tensor, int]:
+            rows = rows.to(words.device)
+            mask = masks[rows.clamp(min=0), : MOST[kind]] & (rows >= 0)[:, None]
+            length = max(1, int(mask.sum(1).max()))
+            return words[rows.clamp(min=0), :length], mask[:, :length], kind
+
+        first, second = part(*asked), [part(*each) for each in parts if bool((each[0] >= 0).any())]
+        note = parts[0][0].to(words.device)
+        cosine = (vectors[asked[0].to(words.device)].float() * vectors[note].float()).sum(-1)
+        late = _late_pairs(first, second[0])
+        return self.reader(first, second, torch.stack([cosine, late], 1), task)
+
+
+def _late_pairs(asked: tuple[Tensor, Tensor, int], note: tuple[Tensor, Tensor, int]) -> Tensor:
+    near = torch.einsum("bqe,bde->bqd", asked[0], note[0])
+    best = near.masked_fill(~note[1][:, None], -1e4).amax(-1).float()
+    counted = asked[1].float()
+    return (best * counted).sum(-1) / counted.sum(-1).clamp(min=1)
+
+
+def update_parts(table: Tensor) -> list[tuple[Tensor, int]]:
+    """Return what the reader sees beside the older note."""
+    return [(table[:, 1], NEW), (table[:, 3], SPEAKER), (table[:, 2], ASKER)]
+
+
+def late_all(bank: tuple[Tensor, Tensor, Tensor], asked: Tensor, notes: Tensor) -> Tensor:
+    """Return the late interaction of every question with every note of a batch."""
+    _, words, masks = bank
+    asked, notes = asked.to(words.device), notes.to(words.device)
+    mask = masks[asked, : MOST[QUESTION]]
+    near = torch.einsum("qie,nje->qnij", words[asked, : MOST[QUESTION]], words[notes])
+    best = near.masked_fill(~masks[notes][None, :, None], -1e4).amax(-1).float()
+    counted = mask.float()[:, None]
+    return (best * counted).sum(-1) / counted.sum(-1).clamp(min=1)

@@ -1,0 +1,240 @@
+"""Train the encoder and the reader together.
+
+    python train.py --data data.npz --weights weights_0.npz weights_1.npz --hold-every 7
+    python train.py … --hold talk everyday --size 128 --layers 2 --epochs 7 --save build/model
+
+Held-out scenes (whole writers with `--hold`, or every n-th scene) are measured after training and
+never trained on; a benchmark in the data is only measured. Everything random comes from `--seed`.
+Needs PyTorch and numpy, and is meant for one GPU.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from examples import Data, Group, Update, epoch, groups_of, pair_groups, sample, split, updates_of
+from judge import judge
+from network import (
+    ASKER,
+    BEFORE,
+    DEVICE,
+    MOST,
+    NOTE,
+    OLD,
+    POSITIONS,
+    QUESTION,
+    SPEAKER,
+    Bert,
+    Model,
+    Reader,
+    late_all,
+    read_weights,
+    save_weights,
+    update_parts,
+)  # fmt: skip
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def contrast(nearness: Tensor, grades: Tensor) -> Tensor:
+    """InfoNCE: what answers against all others of the batch; what is related does not count."""
+    scores = (nearness / 0.05).masked_fill(grades == 1, -1e4)
+    chance = functional.log_softmax(scores, 1)
+    answers = (grades == 2).float()
+    return -((chance * answers).sum(1) / answers.sum(1)).mean()
+
+
+def listwise(logits: Tensor, groups: Tensor, grades: Tensor) -> Tensor:
+    """Softmax within each question: what answers against the other notes shown."""
+    empty = torch.zeros(int(groups.max()) + 1, device=logits.device)
+    highest = (empty - 1e9).scatter_reduce(0, groups, logits.detach(), "amax")
+    whole = empty.scatter_add(0, groups, torch.exp(logits - highest[groups])).clamp(min=1e-9)
+    chance = logits - (torch.log(whole) + highest)[groups]
+    answers = (grades == 2).float()
+    count = empty.scatter_add(0, groups, answers)
+    found = empty.scatter_add(0, groups, chance * answers)
+    return -(found[count > 0] / count[count > 0]).mean()
+
+
+class Trainer:
+    """One run."""
+
+    def __init__(self, data: Data, model: Model, given: argparse.Namespace) -> None:
+        self.data, self.model, self.given = data, model, given
+        self.dice = random.Random(given.seed)
+        self.reference = Bert().to(DEVICE).eval()
+        self.reference.load_state_dict(model.m.state_dict())
+        self.mean = {k: v.detach().clone() for k, v in model.named_parameters()}
+
+    def run(self, groups: list[Group], updates: list[Update], say: Callable[[str], None]) -> None:
+        """Train for all epochs; at the end the model has the mean of its last weights."""
+        given, model = self.given, self.model
+        body = [p for name, p in model.named_parameters() if name.startswith("m.")]
+        head = [p for name, p in model.named_parameters() if not name.startswith("m.")]
+        rates = [{"params": body, "lr": given.rate}, {"params": head, "lr": given.head_rate}]
+        optimizer = torch.optim.AdamW(rates, weight_decay=given.decay)
+        steps = given.epochs * (len(epoch(groups, given.scene, random.Random(1))) // given.batch)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda s: min(1, (s + 1) / (0.05 * steps)) * max(0.02, 1 - s / steps),
+        )
+        for number in range(given.epochs):
+            model.train()
+            chosen = epoch(groups, given.scene, self.dice)
+            total, count = torch.zeros(5, device=DEVICE), 0
+            for start in range(0, len(chosen) - given.batch + 1, given.batch):
+                losses = self.losses(chosen[start : start + given.batch], updates)
+                weights = torch.tensor([0.7, 0.7, 0.2, 1.0, 0.5], device=DEVICE)
+                optimizer.zero_grad(set_to_none=True)
+                (losses * weights).sum().backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                self.average()
+                total, count = total + losses.detach(), count + 1
+            shown = " ".join(f"{each:.3f}" for each in (total / count).tolist())
+            say(f"epoch {number + 1}: near, late, anchor, reader, updates {shown}")
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.mean[name])
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Move the running mean of the weights a step."""
+        means, now = list(self.mean.values()), list(self.model.parameters())
+        torch._foreach_lerp_(means, [p.detach() for p in now], 1 - self.given.average)
+
+    def losses(self, groups: list[Group], updates: list[Update]) -> Tensor:
+        """Return the five losses of a batch."""
+        rows: dict[int, int] = {}
+
+        def row(text: int) -> int:
+            return rows.setdefault(text, len(rows)) if text >= 0 else -1
+
+        asked, pairs, grades, number = [], [], [], []
+        for index, group in enumerate(groups):
+            question, shown = sample(group, self.given.notes, self.dice)
+            asked.append(row(question))
+            hides = self.dice.random() < 0.15
+            for i in shown:
+                text, speaker, before = group.notes[i]
+                who = (-1, -1) if hides else (row(speaker), row(group.asker))
+                pairs.append((asked[-1], row(text), row(before), *who))
+                grades.append(group.grades[i])
+                number.append(index)
+        changes = self.dice.sample(updates, min(len(updates), self.given.updates))
+        changed = [(*(row(t) for t in each[:4]), each[4]) for each in changes]
+        table = torch.tensor(pairs)
+        numbers, grade = torch.tensor(number), torch.tensor(grades)
+        targets = torch.full((len(groups), len(rows)), -1)
+        targets[numbers, table[:, 1]] = torch.maximum(targets[numbers, table[:, 1]], grade)
+        notes = torch.unique(table[:, 1])
+        answered = (targets == 2).any(1)
+        texts = torch.tensor(list(rows))
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
+            bank = self.model.encode(self.data.pieces, texts, MOST[NOTE])
+            logits = self.model.read(
+                bank,
+                (table[:, 0], QUESTION),
+                [(table[:, 1], NOTE), (table[:, 2], BEFORE), (table[:, 3], SPEAKER),
+                 (table[:, 4], ASKER)],
+                0,
+            )  # fmt: skip
+            late = late_all(bank, torch.tensor(asked), notes)
+            anchor = self.anchor(bank[0], texts)
+        numbers, grade, targets = (x.to(DEVICE) for x in (numbers, grade, targets))
+        answered, notes = answered.to(DEVICE), notes.to(DEVICE)
+        wanted = targets[:, notes][answered]
+        near = bank[0][torch.tensor(asked, device=DEVICE)].float() @ bank[0][notes].float().T
+        binary = functional.binary_cross_entropy_with_logits
+        reader = (
+            2 * binary(logits[:, 0], (grade == 2).float())
+            + 0.7 * binary(logits[:, 1], (grade >= 1).float())
+            + 0.5 * listwise(logits[:, 0], numbers, grade)
+        )
+        update = self.update(bank, changed) if changed else logits.sum() * 0
+        close = contrast(near[answered], wanted)
+        closer = contrast(late[answered], wanted)
+        return torch.stack([close, closer, anchor, reader, update])
+
+    def update(self, bank: tuple[Tensor, Tensor, Tensor], changed: list[tuple[int, ...]]) -> Tensor:
+        """Return the loss of telling which note replaces which."""
+        table = torch.tensor(changed)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
+            logits = self.model.read(bank, (table[:, 0], OLD), update_parts(table), 1)
+        wanted = table[:, 4].float().to(DEVICE)
+        return functional.binary_cross_entropy_with_logits(logits[:, 2], wanted)
+
+    def anchor(self, vectors: Tensor, texts: Tensor) -> Tensor:
+        """Return how far vectors moved from those of the weights that training began with."""
+        some = torch.randperm(len(texts))[:96]
+        length = int(self.data.pieces.lengths[texts[some]].max().clamp(max=POSITIONS))
+        ids = self.data.pieces.table[texts[some].to(DEVICE), :length].long()
+        with torch.no_grad():
+            mask = ids > 0
+            whole = mask.unsqueeze(-1).float()
+            pooled = (self.reference(ids, mask).float() * whole).sum(1) / whole.sum(1)
+        before = functional.normalize(pooled, dim=-1)
+        return 4 * (1 - (vectors[some.to(DEVICE)].float() * before).sum(-1)).mean()
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, nargs="+", required=True)
+    parser.add_argument("--name", default="run", help="what its lines begin with")
+    parser.add_argument("--hold", nargs="*", default=[], help="writers to measure on")
+    parser.add_argument("--hold-every", type=int, default=0, help="measure on every n-th scene")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the scenes to train on")
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--wide", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=7)
+    parser.add_argument("--batch", type=int, default=36, help="questions in a batch")
+    parser.add_argument("--notes", type=int, default=18, help="notes shown with a question")
+    parser.add_argument("--updates", type=int, default=48, help="pairs of notes in a batch")
+    parser.add_argument("--scene", type=float, default=3.0, help="how often an epoch asks a scene")
+    parser.add_argument("--rate", type=float, default=3e-5)
+    parser.add_argument("--head-rate", type=float, default=6e-4)
+    parser.add_argument("--decay", type=float, default=0.02)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--average", type=float, default=0.998, help="decay of the mean of weights")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--save", type=Path, help="folder for the weights")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train, measure, save."""
+    given, begun = arguments(), time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - begun:4.0f} s] {given.name}: {text}", flush=True)
+
+    torch.manual_seed(given.seed)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    data = Data(given.data)
+    kept, held = split(data, given)
+    groups = [group for scene in kept for group in groups_of(scene)]
+    dice = random.Random(given.seed)
+    updates = [each for scene in kept for each in updates_of(scene, dice)]
+    say(f"{len(kept)} scenes, {len(groups):,} questions, {len(updates):,} updates; {vars(given)}")
+    reader = Reader(given.size, given.layers, given.heads, given.wide, given.dropout)
+    model = Model(read_weights(given.weights), reader, given.dropout).to(DEVICE)
+    trainer = Trainer(data, model, given)
+    trainer.run(groups + list(pair_groups(data)), updates, say)
+    if given.save:
+        given.save.mkdir(parents=True, exist_ok=True)
+        save_weights(model.state_dict(), [given.save / f"weights_{i}.npz" for i in (0, 1)])
+    judge(data, model, held, say)
+
+
+if __name__ == "__main__":
+    main()
