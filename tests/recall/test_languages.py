@@ -12,7 +12,8 @@ from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import RecallMode, recall
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.text.languages import as_said, language_of
+from orbiter.memory.text.first_person import in_first_person
+from orbiter.memory.text.languages import language_of
 from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.words import terms, tokens
 
@@ -252,4 +253,4 @@ async def test_the_local_model_covers_english_and_little_else() -> None:
     ],
 )
 def test_what_is_told_of_the_user_is_read_as_they_would_say_it(text: str, said: str) -> None:
-    assert as_said(text) == said
+    assert in_first_person(text) == said

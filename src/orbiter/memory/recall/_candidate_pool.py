@@ -16,6 +16,7 @@ from orbiter.memory.model.items import (
     role_of,
 )
 from orbiter.memory.tasks.offload import is_much_text
+from orbiter.memory.text.first_person import called_by, in_first_person
 
 __all__ = [
     "OTHER_SCRIPTS",
@@ -24,10 +25,13 @@ __all__ = [
     "QuestionVector",
     "are_many",
     "as_indexed",
+    "as_read",
+    "as_shown",
     "as_stored",
     "is_spoken",
     "is_talk",
     "name_before_colon",
+    "name_in",
     "names_in",
     "speaker_of",
     "told_names",
@@ -41,7 +45,9 @@ _TELLS_NAME = lazy_pattern(
     r"|[Uu]ser is (?:called|named))\s+(?P<name>[^\W\d_a-z][\w-]+)"
 )
 _EMPTY: Mapping[str, int] = MappingProxyType({})
-_STORED = "stored"
+_STORED, _SHOWN = "stored", "shown"
+_LONGEST_READ = 2_000
+"""Characters of a text that is read in the first person; what is longer is a document."""
 _MANY = 40
 """Candidates that are weighed in a millisecond or two; more are not for the event loop's thread."""
 
@@ -57,8 +63,42 @@ def as_indexed(item: MemoryItem) -> MemoryItem:
     return copy
 
 
+def as_read(item: MemoryItem, names: Sequence[str] | None) -> MemoryItem:
+    """Return *item* as the user of these names would say it: a copy, if that is another text.
+
+    What an assistant or a named speaker said stays: they tell of the user in their own words. So
+    does everything where *names* are `None`, as nobody asks about the user.
+    """
+    if names is None or not _is_told(item):
+        return item
+    said = in_first_person(item.content, names)
+    if said == item.content:
+        return item
+    copy = copy_item(item)
+    copy.__dict__["content"] = said
+    private = {_STORED: as_stored(item), _SHOWN: item}
+    object.__setattr__(copy, "__pydantic_private__", private)
+    return copy
+
+
+def name_in(item: MemoryItem, names: Sequence[str] | None) -> str | None:
+    """Return by which of the user's *names* an item calls them, as it is written there."""
+    return called_by(item.content, names) if names and _is_told(item) else None
+
+
+def _is_told(item: MemoryItem) -> bool:
+    is_short = len(item.content) <= _LONGEST_READ
+    return is_short and not isinstance(item, AIMemory) and speaker_of(item) is None
+
+
+def as_shown(item: MemoryItem) -> MemoryItem:
+    """Return the item whose text is shown for *item*: itself, but of a copy by `as_read`."""
+    private = item.__pydantic_private__
+    return private.get(_SHOWN, item) if private else item
+
+
 def as_stored(item: MemoryItem) -> MemoryItem:
-    """Return the item that *item* is read for: itself, but of a copy by `as_indexed`."""
+    """Return the item that *item* is read for: itself, but of a copy."""
     private = item.__pydantic_private__
     return private.get(_STORED, item) if private else item
 
@@ -167,6 +207,8 @@ class QuestionVector(NamedTuple):
     words: bytes
     coverage: float = 1.0
     """How well the model knows the language of the question, from 0 to 1."""
+    by_name: Sequence[float] | None = None
+    """The question as another asks it of the user, where memories call them by name."""
     waiting: int = 0
     """How many memories of the store are not embedded yet."""
     elsewhere: float = 1.0

@@ -7,7 +7,7 @@ the store applies before it cuts, so a filter never loses a row to one that it e
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -32,7 +32,10 @@ from orbiter.memory.recall._candidate_pool import (
     QuestionVector,
     are_many,
     as_indexed,
+    as_read,
+    as_shown,
     is_talk,
+    name_in,
     names_in,
     speaker_of,
     told_names,
@@ -49,11 +52,11 @@ from orbiter.memory.recall._dedupe_query import (
 )
 from orbiter.memory.recall._features import names_speaker, terms_of
 from orbiter.memory.recall._modes import warn_once
-from orbiter.memory.recall._query_analysis import Question, read, shortened, unnamed_user
+from orbiter.memory.recall._query_analysis import Question, read, shortened, user_names
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, both
 from orbiter.memory.text import words
-from orbiter.memory.text.languages import as_said
+from orbiter.memory.text.first_person import by_name, in_first_person
 from orbiter.memory.text.ranking import fuse_ranks
 
 __all__ = [
@@ -66,6 +69,7 @@ __all__ = [
     "nearest",
     "newest_that_differ",
     "newest_that_hold",
+    "with_names",
 ]
 
 _MAX_CANDIDATES = 200
@@ -129,27 +133,38 @@ async def gather(
 
 
 async def look(
-    store: MemoryStore, text: str, query: Query, *, now: datetime, by_words: bool = True
+    store: MemoryStore,
+    text: str,
+    query: Query,
+    *,
+    now: datetime,
+    names: Sequence[str] = (),
+    by_words: bool = True,
 ) -> FirstLook:
-    """Return the question that *text* is, with the newest items and those that hold its words."""
-    text = shortened(text)
+    """Return the question that *text* is, with the newest items and those that hold its words.
+
+    *names* are what the user is called, beside the name that their id may be.
+    """
+    called = user_names(query.metadata, names)
+    text = in_first_person(shortened(text), called)
     newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
         matches, latest = await both(_by_words(store, text, _some(query)), newest)
-        user = unnamed_user(text, query.metadata, matches.frequency, matches.items)
-        if user is None and (scope := query.metadata) is not None and scope.user_id is not None:
-            scope = scope.model_copy(update={"user_id": _told_name(text, matches.items)})
-            user = unnamed_user(text, scope, matches.frequency, matches.items)
+        if query.metadata is not None and (told := _told_name(text, matches.items)) is not None:
+            called = (*called, told)
+            text = in_first_person(text, called)
     else:
-        matches, latest, user = WordMatches([], {}, 0), await newest, None
+        matches, latest = WordMatches([], {}, 0), await newest
     latest, _ = limit_per_fact(latest, query.max_per_fact)
-    names = names_in(items := [*matches.items, *latest])
-    speakers = {name for item in items if (name := speaker_of(item, names)) is not None}
-    question = read(text, speakers=speakers, user=user, now=now)
+    speaking = names_in(items := [*matches.items, *latest])
+    speakers = {name for item in items if (name := speaker_of(item, speaking)) is not None}
+    question = read(text, speakers=speakers, user_names=called, now=now)
+    if name := next(filter(None, (name_in(item, question.user_names) for item in items)), None):
+        question = question._replace(by_name=(by_name(question.as_statement, name),))
     if question.offsets:
         times = (*question.times, *_event_times(question, matches.items))
         question = question._replace(times=tuple(dict.fromkeys(times)))
-    return FirstLook(question, matches, latest, names, now)
+    return FirstLook(question, matches, latest, speaking, now)
 
 
 def _told_name(text: str, items: Sequence[MemoryItem]) -> str | None:
@@ -207,7 +222,8 @@ async def fill_pool(
     chosen = sorted(likely, key=lambda item_id: -likely[item_id])[:room]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    windows = await _around(store, [known[item_id] for item_id in chosen], names, nearby)
+    stored = await _around(store, [known[item_id] for item_id in chosen], names, nearby)
+    windows = [[as_read(item, question.user_names) for item in window] for window in stored]
     items = [item for window in windows for item in window]
     all_clusters = clusters
     if clusters and any(item.id not in known for item in items):
@@ -225,8 +241,9 @@ async def fill_pool(
     )
     if nearby is None or vector is None:
         return pool
+    cosines = await nearby.similarities([item.id for item in items])
     return pool._replace(
-        similarity=await nearby.similarities([item.id for item in items]),
+        similarity=await with_names(store, question, items, cosines, vector.by_name),
         query_token_vectors=vector.words,
         token_dimension=nearby.detail_dimension,
         coverage=vector.coverage,
@@ -317,8 +334,8 @@ async def embed_question(
         or not question.as_statement.strip()
     ):
         return None
-    vector, asked_words = await _embedded(store.embeddings, question, is_all=is_all)
-    if vector is None:
+    made = await _embedded(store.embeddings, question, is_all=is_all)
+    if made is None:
         return None
     waiting = await store.catch_up(within=0.0)
     is_patient = is_all or time.monotonic() >= _stuck.get(id(store), 0.0)
@@ -335,20 +352,42 @@ async def embed_question(
         _stuck[id(store)] = time.monotonic() + _PAUSE
     coverage = await store.embeddings.coverage(question.as_statement)
     elsewhere = await store.embeddings.coverage(OTHER_SCRIPTS)
-    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)), waiting, elsewhere)
+    covered = min(1.0, max(0.0, coverage))
+    return made._replace(coverage=covered, waiting=waiting, elsewhere=elsewhere)
+
+
+async def with_names(
+    store: MemoryStore,
+    question: Question,
+    items: Sequence[MemoryItem],
+    cosines: Mapping[str, float],
+    by_name: Sequence[float] | None,
+) -> Mapping[str, float]:
+    """Return *cosines*, with *by_name* in those of the items that call the user by name.
+
+    For a model, "Alice lives in Oslo" is far from "Where do I live?", and nearer to "Where does
+    Alice live?" than "I live in Oslo" is to the first: the mean is what that has.
+    """
+    if by_name is None:
+        return cosines
+    assert isinstance(store, VectorStore)  # noqa: S101 - it has made the vector
+    shown = {item.id: as_shown(item) for item in items if item.id in cosines}
+    naming = [key for key, item in shown.items() if name_in(item, question.user_names)]
+    named = await store.similarities(by_name, naming)
+    return {**cosines, **{key: (value + cosines[key]) / 2 for key, value in named.items()}}
 
 
 async def _embedded(
     embeddings: Embeddings, question: Question, *, is_all: bool = False
-) -> tuple[Sequence[float] | None, bytes]:
+) -> QuestionVector | None:
     """Return the question's vector and those of its words; `None` if the model fails."""
     if not is_all and time.monotonic() < _failed.get(id(embeddings), 0.0):
-        return None, b""
+        return None
+    texts = [question.as_statement, *question.by_name]
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
-            said = as_said(question.as_statement)
-            [(vector, asked_words)] = await embeddings.aembed_details([said])
-        if not _is_sound(vector, embeddings.dimension):
+            vectors = await embeddings.aembed_details(texts)
+        if not all(_is_sound(vector, embeddings.dimension) for vector, _ in vectors):
             raise EmbeddingError(f"no vector of {embeddings.dimension} numbers")  # noqa: TRY301
     except Exception as exc:  # of any model; words still answer, or it is told
         if id(embeddings) not in _failed:
@@ -364,8 +403,8 @@ async def _embedded(
             f"recall uses words and structure only: {embeddings!r} could not embed the question "
             f"({type(exc).__name__}: {exc})",
         )
-        return None, b""
-    return vector, asked_words
+        return None
+    return QuestionVector(*vectors[0], by_name=vectors[1][0] if question.by_name else None)
 
 
 def _is_sound(vector: Sequence[float], dimension: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._candidate_pool import Pool, is_talk
+from orbiter.memory.recall._candidate_pool import Pool, as_shown, is_talk
 from orbiter.memory.recall._features import FeatureTable, best_passage
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
@@ -143,7 +143,7 @@ def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) ->
 
 def quoted(item: MemoryItem) -> str:
     """Return the beginning of an item in quotes, for a reason."""
-    text = " ".join(item.content.split())
+    text = " ".join(as_shown(item).content.split())
     return f'"{text}"' if len(text) <= _QUOTED else f'"{text[: _QUOTED - 1]}…"'
 
 

@@ -17,6 +17,7 @@ from orbiter.memory.recall._candidate_pool import (
     QuestionVector,
     are_many,
     as_indexed,
+    as_read,
     is_spoken,
     is_talk,
 )
@@ -25,6 +26,7 @@ from orbiter.memory.recall._candidates import (
     fill_pool,
     nearest,
     newest_that_differ,
+    with_names,
 )
 from orbiter.memory.recall._dedupe_query import fetch, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
@@ -38,6 +40,7 @@ from orbiter.memory.recall._query_analysis import (
     is_question,
     read,
     shortened,
+    user_names,
 )
 from orbiter.memory.recall._relevance import (
     coverage_of,
@@ -52,6 +55,7 @@ from orbiter.memory.recall._signals import check_columns, is_important, is_recen
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
+from orbiter.memory.text.first_person import in_first_person
 from orbiter.memory.text.languages import MARK
 from orbiter.memory.text.ranking import recency
 
@@ -75,6 +79,8 @@ class RecallRequest(NamedTuple):
     trusted: Where | None = None
     """The part of the filters that says how far a memory must be trusted."""
     min_relevance: float = 0.0
+    names: tuple[str, ...] = ()
+    """What the user is called, beside the name that their id may be."""
     spread: bool = False
     """Whether the matter is to be covered over time, and told in its order."""
 
@@ -183,6 +189,7 @@ async def about_user(store: MemoryStore, request: RecallRequest, question: Quest
             return (await store.match_words(_ABOUT_USER, query)).items
 
         items |= {item.id: as_indexed(item) for item in await fetch(ask, some)}
+    items = {key: as_read(item, question.user_names) for key, item in items.items()}
     likely = {item.id: _about_user(item) for item in items.values()}
     left = {item.id: terms_of(item) for item in items.values() if likely[item.id]}
     core = {key for key, terms in left.items() if _tells_who(likely[key], terms)}
@@ -242,7 +249,11 @@ async def by_meaning(
     """Return what is near to the question; a score is the cosine, and what is weighed beside."""
     question = seen.question
     near = [] if vector is None else await nearest(store, asked.filters, vector)
-    items, cosines = [item for item, _ in near], [cosine for _, cosine in near]
+    items = [as_read(item, question.user_names) for item, _ in near]
+    by_id: Mapping[str, float] = {item.id: cosine for item, cosine in near}
+    by_id = await with_names(store, question, items, by_id, vector and vector.by_name)
+    items.sort(key=lambda item: -by_id[item.id])
+    cosines = [by_id[item.id] for item in items]
     strengths = standardise(cosines, absent=UNRELATED)
     beside = asked.beside(items)
     scored = [
@@ -286,14 +297,18 @@ async def by_meaning(
 
 async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
     """Return the newest items, newest first, of those that hold a word of the question."""
-    text = shortened(asked.text)
+    names = user_names(asked.filters.metadata, asked.names)
+    text = in_first_person(shortened(asked.text), names)
     more = MAX_LEFT_OUT if asked.explain else 0
     wanted = list(dict.fromkeys(words.terms(text)))
-    items = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
+    newest = await newest_that_differ(
+        store, wanted, asked.filters, count=asked.filters.limit + more
+    )
+    question = read(text, user_names=names, now=asked.now)
+    items = [as_read(item, question.user_names) for item in newest]
     scored = [
         Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(items)
     ]
-    question = read(text, now=asked.now)
     own_names = await apart(are_many(items), names_of_user, question, items)
     interpretation = "the newest" + (f"; {in_words(question)}" if question.terms else "")
     return Candidates(

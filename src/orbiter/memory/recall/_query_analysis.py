@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
@@ -17,6 +16,7 @@ from orbiter.memory.recall._dates import Offset, Span
 from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
+from orbiter.memory.text.first_person import name_in_id
 
 __all__ = [
     "Question",
@@ -28,7 +28,7 @@ __all__ = [
     "names_in",
     "read",
     "shortened",
-    "unnamed_user",
+    "user_names",
     "words_of",
     "written",
 ]
@@ -38,7 +38,6 @@ _WHEN = lazy_pattern(
     r"(?:year|month|date|day|time|season))\b",
     re.IGNORECASE,
 )
-_PERSONAL = lazy_pattern(r"\b(?:I|my|me|we|our|us|you|your)\b", re.IGNORECASE)
 _YOU = lazy_pattern(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _PAST = lazy_pattern(
     r"\b(?:did|didn't|was|wasn't|were|weren't|had|hadn't|used to|ago|previous(?:ly)?|former(?:ly)?"
@@ -155,20 +154,7 @@ _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
-_BETWEEN_NAMES = lazy_pattern(r"[\s._-]+")
-_DETERMINERS = frozenset(
-    """
-    a an any each every her his its my no our some that the their these this those which your
-    """.split()  # noqa: SIM905 - read by people
-)
-_ASKS_AS_I = lazy_pattern(r"\b(?:I|I['’]m|my|me|mine|myself|we|our|us)\b", re.IGNORECASE)
-_TO_ME = lazy_pattern(r"\b(?:tell|show|give|remind) (?:me|us)\b|\bcan I\b", re.IGNORECASE)
-_NO_NAMES = frozenset(
-    """
-    admin agent anonymous bot default demo guest local main owner personal root team test user
-    """.split()  # noqa: SIM905 - read by people
-)
-"""What users are called who have no name: in a question it is a word like others."""
+_SAYS_I = lazy_pattern(r"\b(?:I|I['’]m|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
 _LISTED = 12
 _LONGEST = 2_000
 """Characters of a question that count. What is longer is a document with a question at either end,
@@ -206,6 +192,11 @@ class Question(NamedTuple):
     """Whether it asks for nothing but what is known of the user."""
     names: frozenset[str] = frozenset()
     """Those of its terms that name something, as "Greta" in "the budget of project Greta"."""
+    user_names: tuple[str, ...] | None = None
+    """What memories may call the user who asks about themselves, beside "the user"; `None` if it is
+    not about them."""
+    by_name: tuple[str, ...] = ()
+    """The question as another asks it of the user, if a memory calls them by name."""
 
 
 def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
@@ -262,65 +253,31 @@ def shortened(text: str) -> str:
     return f"{text[:half]} … {text[-half:]}"
 
 
-def unnamed_user(
-    text: str,
-    scope: MemoryMetadata | None,
-    frequency: Mapping[str, int],
-    items: Iterable[MemoryItem],
-) -> str | None:
-    """Return the name of a user whom *text* may name, and of whom no memory tells as of another.
-
-    What is kept of such a user says "I". An id that is a number, a role or an ordinary word is no
-    name. *frequency* is how often each asked term is in the memories, of which *items* match best.
-    """
-    user_id = "" if scope is None else scope.user_id or ""
-    name = _BETWEEN_NAMES.sub(" ", user_id.partition("@")[0])
-    parts = words.tokens(name)
-    if not all(map(str.isalpha, parts)) or not _NO_NAMES.isdisjoint(parts):
-        return None
-    if _is_word(parts, text) or _ASKS_AS_I.search(_TO_ME.sub(" ", text)) is not None:
-        return None  # whoever says "I" does not call themselves by name
-    is_named = any(map(frequency.get, words.terms_of(parts)))
-    if is_named and any(_tells_of(parts, item) for item in items):
-        return None
-    return name  # with its accents, as it is asked for
-
-
-def _tells_of(name: Sequence[str], item: MemoryItem) -> bool:
-    """Tell whether an item names somebody in the third person. Assistants call users by name."""
-    text = shortened(item.content)
-    if isinstance(item, AIMemory) or frozenset(name).isdisjoint(words.tokens(text)):
-        return False
-    return _PERSONAL.search(text) is None or _is_word(name, text) or _is_small(name, text)
-
-
-def _is_word(name: Sequence[str], text: str) -> bool:
-    """Tell whether a text uses a part of a name as a word, as in "my family"."""
-    tokens = words.tokens(text)
-    return any(word in name and before in _DETERMINERS for before, word in pairwise(tokens))
-
-
-def _is_small(name: Sequence[str], text: str) -> bool:
-    """Tell whether a text that has capitals has none for a name, as in "I learned python"."""
-    return not text.islower() and any(f" {part} " in f"{text} " for part in name)
+def user_names(scope: MemoryMetadata | None, names: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return what the user of a scope is called: *names*, and the id where that is a name."""
+    return (*names, *name_in_id(None if scope is None else scope.user_id))
 
 
 def read(
-    text: str, *, speakers: Iterable[str] = (), user: str | None = None, now: datetime
+    text: str, *, speakers: Iterable[str] = (), user_names: Sequence[str] = (), now: datetime
 ) -> Question:
     """Return the question that *text* is, asked at *now* about what *speakers* said.
 
-    Where it names the *user*, it means what says "I".
+    It is in the first person where it means the user, who goes by *user_names*. One of them that it
+    has nevertheless is somebody else's name.
     """
     times, from_events = spans(text, now=now), offsets(text)
     asks_past = _is_of_past(text, bool(times or from_events))
     is_before = asks_past and not (times or from_events)
     before = _before_what(text) if is_before else None
     wanted = text if before is None else f"{text[: before.start()]}?"
-    people, as_statement, unnamed = _put_as_said(wanted, _people_of(speakers))
-    if user is not None:
-        _, as_statement, _ = _put_as_said(as_statement, _people_of((user,)))
-        _, _, unnamed = _put_as_said(unnamed, _people_of((user,)))
+    lowered = text.casefold()
+    is_of_user = _SAYS_I.search(text) is not None
+    if any(name.casefold() in lowered for name in user_names):
+        user_names = ()
+    known = {speaker.casefold().strip() for speaker in speakers}
+    own = known.intersection(map(str.casefold, user_names)) if is_of_user else set()
+    people, as_statement, unnamed = _put_as_said(wanted, _people_of(known), of=frozenset(own))
     terms = tuple(dict.fromkeys(words.terms(unnamed)))
     asks_before = is_before and _BEFORE.search(statement_in_english(text)) is not None
     if asks_before:  # which nothing says of itself
@@ -340,6 +297,7 @@ def read(
         asks_now=_NOW.search(statement_in_english(text)) is not None,
         asks_about_user=_asks_about_user(as_statement),
         names=names_in(text).intersection(terms),
+        user_names=tuple(user_names) if is_of_user else None,
     )
 
 
@@ -443,14 +401,14 @@ def in_words(question: Question) -> str:
 
 
 def _put_as_said(
-    text: str, named_people: Mapping[str, frozenset[str]]
+    text: str, named_people: Mapping[str, frozenset[str]], *, of: frozenset[str]
 ) -> tuple[frozenset[str], str, str]:
     """Return whom *text* is about, how they would put it, and what it says beside their names.
 
-    *named_people* by how their names are written.
+    *named_people* by how their names are written; *of* is who is known to be asked about.
     """
     if not named_people:
-        return frozenset(), text, text
+        return of, text, text
     one = "|".join(re.escape(part) for part in sorted(named_people, key=_longest_first))
     # Several in a row are about all of them: "Ann and Ben", "Ann, Ben and Cid".
     named = re.compile(
@@ -459,7 +417,7 @@ def _put_as_said(
         re.IGNORECASE,
     )
     single = re.compile(rf"(?<!\w)(?:{one})(?!\w)", re.IGNORECASE)
-    people: frozenset[str] = frozenset()
+    people = of
     as_statement, unnamed, last = "", "", 0
     for match in named.finditer(text):
         parts = [part for part in single.finditer(text, *match.span()) if _is_name(part)]
@@ -478,7 +436,7 @@ def _put_as_said(
 def _people_of(speakers: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return who may be meant by the whole of each name, and by each word of it."""
     named_people: dict[str, frozenset[str]] = {}
-    for name in {speaker.casefold().strip() for speaker in speakers}:
+    for name in speakers:
         pieces = [piece for piece in name.split() if piece not in words.COMMON]
         written = {name, *pieces}
         written |= {" ".join(words.tokens(part)) for part in written}  # Jose is José

@@ -16,7 +16,7 @@ from orbiter.memory.model.items import (
     is_indexed,
 )
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
-from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size, require_text
 from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._candidate_pool import QuestionVector, are_many
 from orbiter.memory.recall._candidates import FirstLook, embed_question, look
@@ -68,6 +68,7 @@ class RecallOptions(TypedDict, total=False):
     spread: bool | None
     reranker: Reranker | None
     min_relevance: float
+    user_name: str | None
 
 
 async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh beside relevance
@@ -91,6 +92,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     spread: bool | None = None,
     reranker: Reranker | None = None,
     min_relevance: float = 0.0,
+    user_name: str | None = None,
 ) -> RecallResult:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
 
@@ -120,6 +122,9 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
 
     With *min_relevance*, from 0 to 1, only hits of that relevance or more: a question that nothing
     answers then has none. With *explain*, `left_out` of the answer holds the next best candidates.
+
+    Questions and memories that call the user of *scope* by name, or "the user", are read in the
+    first person. Their name is *user_name*, and the one in their id, such as `alice`.
 
     With *reranker*, the modes `hybrid` and `words` have it read the best 50 beside the question.
     `reranking` of the answer has what it cost; if it fails, that says so, and the order is the one
@@ -162,6 +167,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
         min_relevance=min_relevance,
+        names=() if user_name is None else (require_text("user_name", user_name),),
         spread=is_spread,
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
@@ -185,8 +191,14 @@ async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T
 
 
 async def _look(store: MemoryStore, request: RecallRequest, mode: RecallMode) -> FirstLook:
-    by_words = mode != "meaning"
-    return await look(store, request.text, request.filters, now=request.now, by_words=by_words)
+    return await look(
+        store,
+        request.text,
+        request.filters,
+        now=request.now,
+        names=request.names,
+        by_words=mode != "meaning",
+    )
 
 
 async def _answer(

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import AIMemory, MemoryItem
-from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
+from orbiter.memory.recall._candidate_pool import Pool, as_shown, is_talk, speaker_of
 from orbiter.memory.recall._dates import Span, closeness, is_within
 from orbiter.memory.recall._features import (
     FeatureTable,
@@ -287,9 +287,10 @@ def _about_another(
         missing = frozenset(name for name in missing if name in naming or not _is_number(name))
     if missing and item.metadata.user_id is not None:
         missing -= frozenset(words.terms(item.metadata.user_id))
-    if not missing or contradicting == 1 or _OWN.search(item.content) is not None:
+    content = as_shown(item).content
+    if not missing or contradicting == 1 or _OWN.search(content) is not None:
         return contradicting
-    others = names_in(shortened(item.content)).difference(question.terms, _time_terms())
+    others = names_in(shortened(content)).difference(question.terms, _time_terms())
     kinds = set(map(_is_number, others))
     return max(
         contradicting, sum(_is_number(name) in kinds for name in missing) / len(question.names)

@@ -17,6 +17,7 @@ from orbiter.memory.model.trust import trust_of
 from orbiter.memory.recall._candidate_pool import (
     are_many,
     as_indexed,
+    as_read,
     name_before_colon,
     speaker_of,
 )
@@ -353,7 +354,9 @@ async def _look_further(
     query = replace(request.filters, since=since, limit=_MAX_COMPARED)
     matches = await store.match_words(list(dict.fromkeys(terms)), query)
     known = {one.item.id for one in candidates.scored}
-    return [Scored(item, -1, {}) for item in map(as_indexed, matches.items) if item.id not in known]
+    names = candidates.question.user_names
+    found = (item for item in matches.items if item.id not in known)
+    return [Scored(as_read(as_indexed(item), names), -1, {}) for item in found]
 
 
 def _placed(

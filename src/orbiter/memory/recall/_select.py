@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._candidate_pool import as_stored, is_talk
+from orbiter.memory.recall._candidate_pool import as_shown, as_stored, is_talk
 from orbiter.memory.recall._explanation import LIKELY, Explanation, Reason, passage_of
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
@@ -254,7 +254,7 @@ def _covering(chosen: Sequence[_Chosen], k: int) -> list[_Chosen]:
 def _passage(candidates: Candidates, item: MemoryItem) -> str:
     """Return what of an item answers the question; a fact with its dates."""
     span = candidates.spans.get(item.id)
-    passage = passage_of(candidates.question, item)
+    passage = passage_of(candidates.question, as_shown(item))
     if span is None:
         return passage
     from orbiter.memory.model.facts import dated  # noqa: PLC0415 - only where there are facts

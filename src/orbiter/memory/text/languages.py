@@ -23,7 +23,6 @@ __all__ = [
     "MARK",
     "MOVED",
     "STARTED_WORK",
-    "as_said",
     "concepts_in",
     "concepts_of",
     "everyday_words",
@@ -388,49 +387,3 @@ def _of_label(text: str) -> str:
         return ""
     parts = frozenset(_LABEL_WORD.findall(label[1].lower())) - _LABEL_FILLERS
     return next((means for words, means in _LABELS if parts and parts <= words), "")
-
-
-_NO_PERSON = (
-    "accounts?|data|experience|flows?|groups?|guides?|ids?|input|interfaces?|interviews?|lists?"
-    "|manuals?|names?|pages?|permissions?|policy|profiles?|roles?|sessions?|settings?|stories"
-    "|story|tests?|testing|types?"
-)
-"""What stands after "user" where that is no person, as in "User stories are estimated"."""
-_USERS = lazy_pattern(r"\b(?:the )?user['’]s\b", re.IGNORECASE)
-_ASKED_OF_USER = lazy_pattern(
-    r"\b(?P<verb>am|are|can|did|do|does|has|is|should|was|will) (?:the )?user\b"
-    rf"(?! (?:{_NO_PERSON})\b)",
-    re.IGNORECASE,
-)
-_USER_DOES = lazy_pattern(
-    r"(?P<start>\A\W*|[.!?;\n]\s*|\b(?:and|because|but|that) )(?:the )?user "
-    rf"(?!(?:{_NO_PERSON})\b)"
-    r"(?P<how>(?:also|always|currently|mostly|never|no longer|now|often|only|really|still"
-    r"|usually) )?"
-    r"(?P<verb>\w+(?:['’]t)?)",
-    re.IGNORECASE,
-)
-_FIRST_PERSON = {
-    "is": "am", "has": "have", "does": "do", "was": "was",
-    "isn't": "am not", "hasn't": "haven't", "doesn't": "don't", "wasn't": "wasn't",
-}  # fmt: skip
-_ENDING = lazy_pattern(r"(?:(?<=[^aeiou])(?P<y>ies)|(?<=ss|sh|ch|.o|.x|.z)es|(?<=[^s])s)\Z")
-
-
-def as_said(text: str) -> str:
-    """Return what is told of "the user" as they would say it, for a model.
-
-    "User lives in Oslo" is nearer to "Where do I live?" as "I live in Oslo".
-    """
-    if "user" not in text and "User" not in text:  # as most texts
-        return text
-    text = _USERS.sub("my", text)
-    text = _ASKED_OF_USER.sub(lambda match: f"{_first_person(match['verb'])} I", text)
-    return _USER_DOES.sub(
-        lambda match: f"{match['start']}I {match['how'] or ''}{_first_person(match['verb'])}", text
-    )
-
-
-def _first_person(verb: str) -> str:
-    known = _FIRST_PERSON.get(verb.lower().replace("’", "'"))
-    return known or _ENDING.sub(lambda match: "y" if match["y"] else "", verb)

@@ -19,7 +19,7 @@ from orbiter.memory.model.items import index_texts
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
-from orbiter.memory.text.languages import as_said
+from orbiter.memory.text.first_person import in_first_person
 
 if TYPE_CHECKING:
     import numpy as np
@@ -408,7 +408,7 @@ def passages_of(content: str, indexed_by: object = None) -> list[str]:
     """
     texts = [text for text in index_texts(content, indexed_by) if text.strip()]
     passages = [passage for text in texts for passage in words.passages(text)][:MAX_PASSAGES]
-    return list(map(as_said, passages))
+    return list(map(in_first_person, passages))
 
 
 def is_unit(vector: bytes) -> bool:
