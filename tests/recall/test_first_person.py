@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.agent._served import served
 
 from orbiter.memory import AgentMemory, LocalEmbeddings
 from orbiter.memory.cli._sample_data import fill
+from orbiter.memory.errors import QueryError
 from orbiter.memory.recall import no_model_by_choice
 from orbiter.memory.text.first_person import in_first_person
 
@@ -95,6 +97,24 @@ async def test_the_name_of_somebody_else_stays(model: Any) -> None:
 
     assert bob.content == "Bob lives in Bonn"
     assert "harbour" in another.content
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_scope_is_told_the_name_of_its_user(is_remote: bool) -> None:
+    async with AgentMemory("memory://") as store, served() as serve:
+        memory = serve(store) if is_remote else store
+        await memory.scope("u_5519").remember_many(["I live in Lisbon", "Alice Springs is hot"])
+        alice = memory.scope("u_5519", name="Alice")
+        hits = await alice.recall("Where does Alice live?")
+        context = await alice.chat("new").context("Where does Alice live?")
+        if is_remote:
+            await memory.close()
+
+    assert hits[0].content == "I live in Lisbon"
+    assert "Lisbon" in context.text
+    assert repr(alice) == "ScopedMemory(user_id='u_5519', name='Alice')"
+    with pytest.raises(QueryError, match="`name`"):
+        memory.scope("u_5519", name=" ")
 
 
 async def test_the_sample_says_where_alice_lives() -> None:

@@ -20,6 +20,7 @@ from orbiter.memory.agent.interface import (
     ScopeSession,
     check_actor,
     check_source,
+    check_user_name,
     for_user,
     handle_for,
     operation,
@@ -200,18 +201,22 @@ class AgentMemory(Handle):
         session_id: ScopeId | None = None,
         task_id: ScopeId | None = None,
         agent_id: ScopeId | None = None,
+        name: str | None = None,
         by: str | None = None,
         read_from: str | None = None,
     ) -> ScopedMemory:
         """Return a handle that reads and writes only what has these ids; name at least one.
 
-        A number or a UUID names the same as its text. *by* is who acts through it, for `history`
-        and the audit log. With *read_from* `replica`, a replica of the store may answer reads, if
-        it is not behind this process's own writes: see `docs/operate/fleet.md`.
+        A number or a UUID names the same as its text. *name* is what people call the user, where
+        the id does not tell: recall then reads "Where does Alice live?" as "Where do I live?". *by*
+        is who acts through it, for `history` and the audit log. With *read_from* `replica`, a
+        replica of the store may answer reads, if it is not behind this process's own writes: see
+        `docs/operate/fleet.md`.
         """
         scope = scope_of(user_id, session_id, task_id, agent_id)
         source = check_source(read_from)
-        return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by), source))
+        called = check_user_name(name)
+        return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by), source, called))
 
     @property
     def default_user(self) -> ScopedMemory:

@@ -187,6 +187,7 @@ class PastMemory(ScopedHandle):
                     where=where,
                     min_relevance=min_relevance,
                     spread=spread,
+                    user_name=self._session.name,
                 )
         finally:
             await mirror.close()

@@ -49,6 +49,7 @@ __all__ = [
     "ScopedHandle",
     "check_actor",
     "check_source",
+    "check_user_name",
     "for_user",
     "handle_for",
     "operation",
@@ -121,6 +122,8 @@ class ScopeSession(NamedTuple):
     scope: MemoryMetadata
     by: str | None = None
     read_from: ReadFrom = "primary"
+    name: str | None = None
+    """What the user is called, where their id does not tell."""
 
     @property
     def core(self) -> "Core":
@@ -310,6 +313,13 @@ def check_actor(by: str | None) -> str | None:
     if by is not None and require_text("by", by).startswith(RESERVED):
         raise QueryError(f"`by` must not begin with `{RESERVED}`, which is reserved: `{by}`")
     return by
+
+
+def check_user_name(name: str | None) -> str | None:
+    """Return what a user is called, or raise `QueryError` for what is no name."""
+    if name is not None and not require_text("name", name).strip():
+        raise QueryError("`name` is empty; give the name of the user, or leave `name` out")
+    return name
 
 
 def check_source(read_from: str | None) -> ReadFrom:

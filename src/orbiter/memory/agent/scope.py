@@ -86,7 +86,8 @@ class ScopedMemory(MaintenanceMixin):
         return "scope", {}
 
     def __repr__(self) -> str:
-        named = Query(metadata=self._scope).wanted.items()
+        named = [*Query(metadata=self._scope).wanted.items()]
+        named += [("name", self._session.name)] if self._session.name is not None else []
         return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
 
     # Remembering
@@ -249,6 +250,7 @@ class ScopedMemory(MaintenanceMixin):
             spread=spread,
             explain=explain,
             reranker=self._core.reranker,
+            user_name=self._session.name,
         )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
             if getattr(store, "audit", None) == "all":  # all that it reads is one entry

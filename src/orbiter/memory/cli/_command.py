@@ -58,6 +58,7 @@ class Target:
     session: str | None = None
     task: str | None = None
     agent: str | None = None
+    user_name: str | None = None
     by: str | None = None
     everyone: bool = False
     no_user: bool = False
@@ -71,7 +72,7 @@ class Target:
             return None, "--no-user"
         option = getattr(self, name)
         if option is not None:
-            return option or None, f"--{name}"
+            return option or None, f"--{name.replace('_', '-')}"
         variable = f"{_ENV}{name.upper()}"
         if os.environ.get(variable) or (variable in os.environ and name not in SHARED):
             return os.environ[variable] or None, variable
@@ -277,7 +278,8 @@ class CommandContext:
         """Open the store; with it comes the scope that the options name."""
         scope = self.target.scope()  # first: a mistake in it must not make a file
         async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
-            yield memory, memory.unscoped() if scope is None else memory.scope(**scope)
+            name = self.target.setting("user_name")[0]
+            yield memory, memory.unscoped() if scope is None else memory.scope(**scope, name=name)
 
 
 def _reranker(place: str | None) -> "Reranker | None":
@@ -356,6 +358,7 @@ _SCOPE = {
     ),
     "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]", completed="task"),
     "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]", completed="agent"),
+    "user_name": _option("--user-name", text=f"What people call them. [env: {_ENV}USER_NAME]"),
     "by": _option("--by", text=f"Actor, as shown by `history`; you. [env: {_ENV}BY]"),
 }
 _ALL = {"everyone": _option("--all", text="All memories, of any user and scope.", kind=bool)}

@@ -125,7 +125,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     options: list[str] = []
     env: dict[str, str] = {}
     is_server = is_http_url(target.setting("url")[0])
-    for name in ("url", "model", "pii", *SCOPES, "by"):
+    for name in ("url", "model", "pii", *SCOPES, "user_name", "by"):
         value, origin = target.setting(name)
         if name == "pii" and is_server:
             continue  # which refuses it, as it has its own
@@ -138,7 +138,8 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
         elif is_shared and not origin.startswith("--"):
             continue
         if value is not None:
-            options += [f"--{name}", absolute_url(value) if name == "url" else value]
+            option = f"--{name.replace('_', '-')}"
+            options += [option, absolute_url(value) if name == "url" else value]
         elif origin == "--no-user":
             options.append(origin)
     if is_shared and not target.scope_options():

@@ -56,7 +56,7 @@ _PREFIX = "ORBITER_MEMORY_"
 _WORKER = f"_{_PREFIX}WORKER"
 WORKER_LOG = f"_{_PREFIX}WORKER_LOG"
 """The variable by which a supervisor tells its workers how it logs."""
-_OTHERS = ("user", "session", "task", "agent", "by", "reranker-key", "playground-key")
+_OTHERS = ("user", "user-name", "session", "task", "agent", "by", "reranker-key", "playground-key")
 """Variables that are no options of `serve`."""
 SECRET_VARIABLES = {
     "reranker-key": f"{_PREFIX}RERANKER_KEY",

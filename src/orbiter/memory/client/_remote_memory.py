@@ -207,7 +207,10 @@ class RemoteEngine(MemoryEngine):
         }
         by = actor(session.by)
         source = {} if session.read_from == "primary" else {"read_from": session.read_from}
-        return (named or {"everyone": "true"}) | ({} if by is None else {"by": by}) | source
+        named = named or {"everyone": "true"}
+        if session.name is not None:
+            named["name"] = session.name
+        return named | ({} if by is None else {"by": by}) | source
 
 
 def _check_left(settings: MemorySettings) -> None:

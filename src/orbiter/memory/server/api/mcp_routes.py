@@ -36,7 +36,7 @@ __all__ = ["mount"]
 _PATHS: dict[Profile, str] = {"memory": "/mcp", "kg": "/mcp/kg", "openai": "/mcp/openai"}
 _USER_VARIABLE = "ORBITER_MEMORY_USER"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_SCOPE_PARAMETERS = (*SCOPE_FIELDS, "by")
+_SCOPE_PARAMETERS = (*SCOPE_FIELDS, "name", "by")
 """What an address may say of whose memories it means: never everyone's, which are no agent's."""
 
 

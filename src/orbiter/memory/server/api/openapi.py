@@ -354,12 +354,24 @@ def _scope_parameters() -> list[dict[str, Any]]:
         "description": "The actor, for `history` and the audit log; needs an administrator's key.",
         "schema": some,
     }
+    name = {
+        "name": "name",
+        "in": "query",
+        "description": "What people call the user, where the id does not tell; for recall.",
+        "schema": some,
+    }
     source = _text("read_from", "`replica` lets a replica of the store answer what only reads.")
-    return [*named, everyone, by, {**source, "schema": {"type": "string", "enum": [*READ_SOURCES]}}]
+    return [
+        *named,
+        everyone,
+        name,
+        by,
+        {**source, "schema": {"type": "string", "enum": [*READ_SOURCES]}},
+    ]
 
 
 def _scope_refs() -> list[dict[str, Any]]:
-    names = (*_SCOPE, "everyone", "by", "read_from")
+    names = (*_SCOPE, "everyone", "name", "by", "read_from")
     return [{"$ref": f"#/components/parameters/{name}"} for name in names]
 
 

@@ -38,7 +38,7 @@ _DOCUMENT = ["openapi.json"]
 _PAGE_SIZES = ("limit", "k", "memory_limit")
 _SIZES = (*_PAGE_SIZES, "rounds", "budget")
 _ONCE = "Idempotency-Key"
-_NOT_NAMES = ("by", "read_from")
+_NOT_NAMES = ("name", "by", "read_from")
 """What of the scope of a request is no part of the address of what it made."""
 
 _TAGGED = ("get", "remember", "update", "restore")

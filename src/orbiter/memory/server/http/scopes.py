@@ -21,10 +21,10 @@ from orbiter.memory.server.http.state import principal_of, state_of
 
 __all__ = ["SCOPE_PARAMETERS", "ScopeMiddleware", "check_may", "check_names", "handle_of"]
 
-SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by", "read_from")
+SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "name", "by", "read_from")
 """What every request may say about whose memories it means, and where it reads them."""
 
-_NAMES = (*SCOPE_FIELDS, "by", "read_from")
+_NAMES = (*SCOPE_FIELDS, "name", "by", "read_from")
 _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
@@ -92,7 +92,7 @@ def handle_of(memory: AgentMemory, principal: Principal, params: Mapping[str, st
         return memory.unscoped(by=signed, read_from=source)
     if not names_somebody:
         raise QueryError(f"name {_names()}, or everyone=true")
-    return memory.scope(**scope, by=signed, read_from=source)
+    return memory.scope(**scope, name=fields.get("name"), by=signed, read_from=source)
 
 
 def check_may(connection: HTTPConnection, role: Role) -> None:
