@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.servers.databases import PostgresServer, RedisServer
+from tests.servers.redis_topologies import RedisCluster, redis_cluster
 
 from orbiter.memory import (
     AgentMemory,
@@ -25,6 +26,8 @@ from orbiter.memory import (
 from orbiter.memory.backends.registry import URL_VARIABLE, default_url
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.errors import AccessError, QueryError, StorageError, UnsupportedError
+
+__all__ = ["redis_cluster"]
 
 Open = Callable[..., AgentMemory]
 
@@ -151,6 +154,31 @@ async def test_a_failed_login_shows_no_password(
 
     told = "".join([*shown, caplog.text])
     assert "s3cret" not in told.replace("ann:s3cret@127.0.0.1:{", "")  # this file's own lines
+
+
+async def test_an_address_that_does_not_open_is_told_without_the_way_there(
+    redis_cluster: RedisCluster,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+    open_memory: Open,
+) -> None:
+    node = redis_cluster.nodes[0]
+    (tmp_path / "notes.db").write_text("no database " * 1_000)
+
+    for address, said, is_of_driver in (
+        (node.url(), "is a node of a cluster; use `redis+cluster://`", True),
+        (f"postgresql://ann@127.0.0.1:{postgres_server.port}/x?sslmode=disable", "ann", True),
+        ("postgresql://127.0.0.1:99999/x", "is not a valid address", False),
+        (str(tmp_path / "notes.db"), "is not a SQLite database", False),
+    ):
+        memory = open_memory(address)
+        with pytest.raises((AccessError, StorageError, MemoryConnectionError)) as caught:
+            await memory.scope(user_id="alice").remember("tea")
+        shown = "".join(traceback.format_exception(caught.value))
+        assert said in str(caught.value)
+        assert (caught.value.__cause__ is not None) is is_of_driver, address
+        assert "site-packages" not in shown, address  # a driver's frames
+        assert "backends" not in shown, address  # and ours on the way to it
 
 
 # The default file

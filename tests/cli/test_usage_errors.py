@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.servers.redis_topologies import RedisCluster, redis_cluster
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.cli._error_messages import error_text, in_shell_words
 from orbiter.memory.errors import ItemNotFoundError
+
+__all__ = ["redis_cluster"]
 
 
 def test_a_bad_line_is_named_and_none_is_stored(cli: Cli) -> None:
@@ -63,6 +66,34 @@ def test_what_cannot_be_kept_makes_no_store(cli: Cli, args: list[str]) -> None:
     assert result.exit_code == 2
     assert "Value error" not in result.stderr
     assert not Path(cli.url).exists()
+
+
+def test_an_address_that_does_not_open_is_one_line(
+    cli: Cli, redis_cluster: RedisCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.db").write_text("no database " * 1_000)
+    addresses = (
+        redis_cluster.nodes[0].url(),
+        "redis://127.0.0.1:99999",
+        "redis://127.0.0.1/x",
+        "postgresql://127.0.0.1:99999/x",
+        "postgresql://127.0.0.1:port/x",
+        "postgresql://127.0.0.1/x?sslmode=some",
+        "nosuch://x",
+        "http://[bad",
+        str(tmp_path),
+        str(tmp_path / "notes.db"),
+    )
+
+    for address in addresses:
+        for command in (["list"], ["remember", "tea"], ["erase", "--user", "ann", "--yes"]):
+            result = cli(*command, "--url", address)
+
+            (line,) = result.stderr.splitlines()
+            assert line.startswith("error: "), (address, line)
+            assert "ORBITER_DEBUG" not in line, (address, line)  # as for what nobody thought of
+            assert result.exit_code in (1, 2), address
+            assert result.stdout == "", address
 
 
 def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:

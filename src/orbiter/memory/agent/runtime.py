@@ -13,6 +13,7 @@ from orbiter.memory.agent.keywords import ItemRef, as_id
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
+    MemoryConnectionError,
     QueryError,
     StorageError,
     UnsupportedError,
@@ -136,12 +137,20 @@ class Core:
             if self._is_open:
                 return
             self.prepare()
-            await self.claim()
-            if self._row_security:
-                await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
-            else:
-                await self.store.init()
+            try:
+                await self._open()
+            except (MemoryConnectionError, AccessError, StorageError) as exc:
+                # The message names the address and the way out; forty lines of our frames and the
+                # driver's above it would only hide that. The causes stay, without theirs.
+                raise _without_frames(exc)  # noqa: B904 - the same error
             self._is_open = True
+
+    async def _open(self) -> None:
+        await self.claim()
+        if self._row_security:
+            await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
+        else:
+            await self.store.init()
 
     def prepare(self) -> None:
         """Make what must be there before the store can be opened, such as its folder."""
@@ -327,3 +336,12 @@ async def as_stored(store: Store, items: Sequence[MemoryItem]) -> list[MemoryIte
     stored = await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
     there = {item.id: item for item in stored}
     return [there.get(item.id, item) for item in items]
+
+
+def _without_frames(error: Exception) -> Exception:
+    """Return *error* without tracebacks, its own and those of what caused it."""
+    each: BaseException | None = error
+    while each is not None and each.__traceback__ is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error

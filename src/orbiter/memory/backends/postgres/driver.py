@@ -120,7 +120,7 @@ class Driver:
         try:
             await pool
             await pool.release(await pool.acquire())  # is there anyone?
-        except ValueError as exc:
+        except (ValueError, OverflowError) as exc:  # a port above 65535 is the second
             text = scrubbed(f"{exc}", self._dsn)
             # Without the cause, which may quote what it took a password for.
             raise StorageError(
