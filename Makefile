@@ -31,8 +31,9 @@ suite: $(VENV)/.dev
 quick: $(VENV)/.dev ## the tests of a minute: no servers, no browser, nothing slow
 	$(PYTEST) -m "not (postgres or redis or browser or slow or full)" $(addprefix --ignore=tests/,browser cli client crash dashboard docs embeddings episodic mcp packaging server transfer)
 
-test-full: test ## also what guards the test kit alone, the lowest versions, and other Pythons
+test-full: test ## also what guards the test kit alone, advisories, the lowest versions, and other Pythons
 	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m full
+	$(BIN)/python -m tests.packaging.minimums
 	@$(MAKE) --no-print-directory test-lowest test-pythons
 
 test-busy: $(VENV)/.dev ## `make test` beside four busy loops: it must pass there, too

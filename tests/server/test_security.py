@@ -87,6 +87,16 @@ async def test_without_a_key_no_door_opens(served: Served, client: Client, keys:
     assert len(tried) > 60
 
 
+async def test_static_files_are_sent_whole(served: Served, client: Client) -> None:
+    http = client(await served())
+    many = ",".join(f"{n}-{n}" for n in range(2_000))
+
+    whole = await http.get("/static/app.css")
+    for ranges in ("bytes=0-9", f"bytes={many}", "bytes=-1", "lines=1"):
+        part = await http.get("/static/app.css", headers={"Range": ranges})
+        assert (part.status_code, part.content) == (200, whole.content), ranges[:20]
+
+
 HOSTS = [
     "evil.com", "evil.com:{port}", "127.0.0.1.evil.com:{port}", "localhost.evil.com:{port}",
     "127.0.0.1", "127.0.0.1:1", "127.0.0.1:{port}0", "localhost", "localhost:80", "[::1]",

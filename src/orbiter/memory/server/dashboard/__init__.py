@@ -4,6 +4,7 @@ from importlib import import_module
 
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyStore
@@ -44,4 +45,15 @@ def routes() -> list[BaseRoute]:
     page_routes: list[BaseRoute] = []
     for name in _MODULES:
         page_routes += import_module(f"{__name__}.{name}").pages.routes
-    return [*page_routes, Mount("/static", StaticFiles(directory=HERE / "static"), name="static")]
+    return [*page_routes, Mount("/static", _WholeFiles(directory=HERE / "static"), name="static")]
+
+
+class _WholeFiles(StaticFiles):
+    """Static files, always whole: they are small, and ranges have cost others their turn.
+
+    Starlette before 0.49.1 took seconds for a long `Range` header (CVE-2025-62727).
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [each for each in scope["headers"] if each[0] not in (b"range", b"if-range")]
+        await super().__call__({**scope, "headers": headers}, receive, send)
