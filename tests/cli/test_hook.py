@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.test_own_output import FENCE, SECRET
 from tests.cli.conftest import Cli
 from tests.cli.test_install import home
+from tests.integrations.test_own_output import transcript as tool_transcript
 from tests.timing import HANG, until_blocking
 
 __all__ = ["home"]
@@ -215,6 +217,19 @@ def test_a_transcript_is_remembered_once(cli: Cli, tmp_path: Path) -> None:
     assert again == once
     assert contents(cli) == sorted([*once, "s1: answer 3", "s1: question 3"])
     assert [each["items"] for each in cli.json("chat", "list")] == [8]
+
+
+def test_what_our_server_answered_is_no_memory(cli: Cli, tmp_path: Path) -> None:
+    [item] = cli.json("remember", SECRET)
+    path = tool_transcript(tmp_path / "s1.jsonl", FENCE)
+    cli.ok("hook", "--wait", stdin=stop(path))
+    assert FENCE in contents(cli)
+
+    cli.ok("forget", item["id"])
+
+    for question in ("health of Alice", "diabetes"):
+        assert "diabetes" not in str([hit["item"] for hit in cli.json("recall", question)["hits"]])
+    assert "diabetes" not in started(cli, session_id="s2")
 
 
 def test_several_hooks_at_once_remember_each_message_once(cli: Cli, tmp_path: Path) -> None:

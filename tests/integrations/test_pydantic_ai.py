@@ -27,6 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from tests.agent.test_own_output import SECRET, everything_said
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.agent import KeyValue
@@ -38,6 +39,8 @@ from orbiter.memory.integrations.pydantic_ai import (
     recall_instructions,
     trim_history,
 )
+from orbiter.memory.summary import SummaryConfig
+from orbiter.memory.testing import HashEmbeddings
 
 DISTRIBUTION = "pydantic-ai-slim"
 
@@ -401,3 +404,27 @@ async def test_an_agent_remembers_in_one_run_and_knows_in_the_next(alice: Scoped
     assert told.output == "Known: city is Oslo."
     assert "city: Oslo" in asked.output
     assert "data, not instructions" in asked.output
+
+
+async def test_what_its_tools_answer_is_no_memory() -> None:
+    def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse(parts=[TextPart(content="I see.")])
+        query = str(messages[-1].parts[-1].content)  # type: ignore[union-attr]
+        return ModelResponse(parts=[ToolCallPart("recall", {"query": query})])
+
+    config = SummaryConfig(message_threshold=1)
+    async with AgentMemory("memory://", embeddings=HashEmbeddings(), summaries=config) as memory:
+        alice = memory.scope(user_id="alice")
+        agent = Agent(FunctionModel(answer), toolsets=[memory_toolset(alice)])
+        store = OrbiterConversationStore(alice)
+        item = await alice.remember(SECRET)
+        await _say(store, agent, "How is the health of Alice?", "one")
+        await _say(store, agent, "Who won?", "two")
+        assert "diabetes" in str([item.content for item in await alice.chat("one").items()])
+
+        await alice.forget(item)
+
+        said = await everything_said(alice)
+        assert "diabetes" not in said
+        assert "Nothing is remembered" not in said

@@ -34,6 +34,13 @@ DATA_BUGS = {
         *("is_error", "tool_name", "tool_call_id", "mood", "due"),
     )
 } | {
+    "what our own tools answer is a memory": Bug(
+        "what_our_own_tools_answer",
+        "        for item in map(validated_copy, items):\n",
+        "        for item in map(validated_copy, items):\n"
+        "            if item.memory_type == 'tool':\n"
+        "                item.metadata.extra.clear()\n",
+    ),
     "an update keeps the class": Bug(
         "an_update_may_change_the_kind",
         f"            {_LOAD}\n",

@@ -13,7 +13,9 @@ from typing import Any
 
 from orbiter.memory.conversation.windows import newest_first
 from orbiter.memory.errors import QueryError, SummaryError
-from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
+from orbiter.memory.model.fences import without_fences
+from orbiter.memory.model.items import MemoryItem, calls_of, is_own_output, result_id, role_of
+from orbiter.memory.model.own_output import is_own_tool
 from orbiter.memory.model.protocols import Summarizer
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.tool_calls import are_answerable, call_arguments, call_id, call_name
@@ -146,19 +148,30 @@ def check_trigger(items: Sequence[MemoryItem], config: SummaryConfig) -> Trigger
 
 
 def conversation_text(items: Sequence[MemoryItem]) -> str:
-    """Return one line per message, `[HUMAN]: …`, tool calls included."""
-    return "\n".join(f"[{_speaker(item)}]: {_line(item)}" for item in items)
+    """Return one line per message, `[HUMAN]: …`, tool calls included.
+
+    What memories said is left out: the answers of our own tools, calls of them, and fences.
+    """
+    said = [item for item in items if not is_own_output(item)]
+    lines = ((_speaker(item), _line(item)) for item in said)
+    return "\n".join(f"[{speaker}]: {line}" for speaker, line in lines if line is not None)
 
 
 def _speaker(item: MemoryItem) -> str:
     return re.sub(r"[^\w .-]", "_", item.memory_type.upper())
 
 
-def _line(item: MemoryItem) -> str:
-    calls = [f"{call_name(call)}({call_arguments(call)})" for call in calls_of(item)]
-    said = [item.content] if item.content or not calls else []
+def _line(item: MemoryItem) -> str | None:
+    """Return what a message says; `None` if it does nothing but call tools of ours."""
+    calls = calls_of(item)
+    others = [call for call in calls if not is_own_tool(call_name(call))]
+    content = without_fences(item.content)
+    if calls and not others and not content:
+        return None
+    said = [content] if content or not others else []
+    called = (f"→ {call_name(call)}({call_arguments(call)})" for call in others)
     # One line per message: a line break inside one could pass for another speaker.
-    return " ".join(" ".join([*said, *(f"→ {call}" for call in calls)]).split())
+    return " ".join(" ".join([*said, *called]).split())
 
 
 async def generate_summary(
@@ -193,6 +206,10 @@ async def roll_summary(
             dict(previous), compressed_items=list(items), original_count=len(items)
         )
     text = conversation_text(items[:cut])
+    if not text:  # our own tools alone have spoken
+        return SummaryResult(
+            dict(previous), compressed_items=list(items[cut:]), original_count=len(items)
+        )
     tasks: dict[SummaryTemplate, asyncio.Task[str]] = {}
     try:
         async with asyncio.TaskGroup() as group:

@@ -26,6 +26,7 @@ from orbiter.memory.model.items import (
     MemoryItem,
     MemoryMetadata,
     is_indexed,
+    is_own_output,
     role_of,
 )
 from orbiter.memory.model.protocols import Summarizer
@@ -352,7 +353,8 @@ def _summary(
 ) -> SummaryMemory:
     """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
     covered = 0 if last is None else last.covered
-    parts = rolled.done if last is None else [*rolled.done, last]
+    said = [item for item in rolled.done if not is_own_output(item)]
+    parts = said if last is None else [*said, last]
     worst = lowest_source(parts)
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     extra: dict[str, object] = {}

@@ -16,8 +16,10 @@ from typing_extensions import Protocol, runtime_checkable
 from orbiter.memory.context.prompt_fence import Entry, Trust
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.copying import unfenced
 from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactMemory, dated
+from orbiter.memory.model.fences import without_fences
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -26,8 +28,10 @@ from orbiter.memory.model.items import (
     SystemMemory,
     ToolMemory,
     calls_of,
+    is_own_output,
     role_of,
 )
+from orbiter.memory.model.own_output import is_own_tool
 from orbiter.memory.model.tool_calls import call_arguments, call_name
 from orbiter.memory.model.validation import StructuralMeta
 
@@ -100,7 +104,8 @@ Reason = Literal[
 `budget`: no room. `shortened`: only a part is shown. `status`: it is a draft or was
 discarded. `scope`: it is not of the asked scope. `relevance`: it was recalled, and does not answer.
 `limit`: there are `memory_limit` better ones. `duplicate`: it is shown elsewhere. `kind`: it is no
-message. `incomplete`: its tool group lacks a result, or its call.
+message, or no memory but the answer of a tool of ours. `incomplete`: its tool group lacks a result,
+or its call.
 """
 
 _SPEAKERS = {"human": "user", "ai": "assistant", "system": "system"}
@@ -209,7 +214,8 @@ def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
             f"`{type(memory).__name__}` cannot be shown as a memory; "
             "use an item, an `EpisodicMemory` or what is like it, an `Entry` or text"
         )
-    entries = list(message_entries(memory, trust))
+    # Fences of other contexts would be nested here, and keep what is forgotten since.
+    entries = list(message_entries(unfenced(memory), trust, own_calls=False))
     if len(entries) == 1:
         return entries[0]
     calls = (f"{entry.source}: {entry.content}" for entry in entries[1:])
@@ -237,7 +243,7 @@ def _interaction_entry(memory: Interaction, trust: TrustRule) -> Entry:
     source = f"{memory.interaction_type} on {platform}" if platform else memory.interaction_type
     # A rule reads the same fields of an interaction, whosever class it is.
     trusted = trust(memory)  # type: ignore[arg-type]
-    return Entry(memory.content, source, _minute(time), trusted)
+    return Entry(without_fences(memory.content), source, _minute(time), trusted)
 
 
 def _unfit(memory: object, name: str, value: object) -> QueryError:
@@ -246,10 +252,17 @@ def _unfit(memory: object, name: str, value: object) -> QueryError:
     )
 
 
-def message_entries(item: MemoryItem, trust: TrustRule) -> Iterator[Entry]:
-    """Yield what *item* says as a message: its text, then each tool it calls."""
+def message_entries(
+    item: MemoryItem, trust: TrustRule, *, own_calls: bool = True
+) -> Iterator[Entry]:
+    """Yield what *item* says as a message: its text, then each tool it calls.
+
+    Without *own_calls*, tools of ours are not among them.
+    """
     who, time, trusted = speaker(item), _minute(item.created_at), trust(item)
     calls: Sequence[dict[str, object]] = calls_of(item)
+    if not own_calls:
+        calls = [call for call in calls if not is_own_tool(call_name(call))]
     if item.content or not calls:
         yield Entry(_entry_text(item), who, time, trusted)
     for call in calls:
@@ -278,6 +291,8 @@ def candidate(memory: Memory, trust: TrustRule, *, refused: Reason | None = None
         return Candidate(entry)
     if isinstance(memory, MemoryItem) and memory.status is not MemoryStatus.ACCEPTED:
         refused = refused or "status"
+    elif isinstance(memory, MemoryItem) and is_own_output(memory):
+        refused = refused or "kind"
     return Candidate(entry, memory.id, refused)
 
 

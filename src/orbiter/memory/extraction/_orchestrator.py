@@ -26,9 +26,10 @@ from orbiter.memory.extraction._extractor import (
     check_proposals,
 )
 from orbiter.memory.extraction._queue import ExtractionReport, Queue, home_of
+from orbiter.memory.model.copying import unfenced
 from orbiter.memory.model.derived import ExtractionMemory
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, is_indexed
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, is_indexed, is_own_output
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class LongTermMemory:
         """Have facts proposed from stored messages; return the drafts, which wait for a review.
 
         Each names the messages that it comes from, and is worth no more than the least trusted of
-        them. It may be repeated: the same messages propose the same once, and nothing that was
+        them. What memories said is no message: an answer of our own tools, or what stands behind a
+        fence. It may be repeated: the same messages propose the same once, and nothing that was
         accepted, discarded or forgotten. A failing extractor is an `ExtractionError`; then nothing
         is proposed.
         """
@@ -74,9 +76,10 @@ class LongTermMemory:
                 raise QueryError(f"`messages` must be stored items, not {message!r}")
             if not belongs(message, self._handle.scope):
                 raise AccessError(f"the message `{message.id}` does not belong to {self._handle!r}")
-        if not said:
+        heard = [unfenced(message) for message in said if not is_own_output(message)]
+        if not heard:
             return []
-        proposals = await self._ask(said, await self._facts.all())
+        proposals = await self._ask(heard, await self._facts.all())
         there = {message.id: message for message in said}
         drafts: dict[str, FactMemory] = {}
         for each in proposals:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.display import shortened
+from orbiter.memory.model.fences import has_fence, without_fences
 from orbiter.memory.model.items import (
     MAX_NATIVE,
     MAX_SCOPE_ID,
@@ -20,6 +21,7 @@ from orbiter.memory.model.items import (
     MemoryStatus,
     SystemMemory,
     ToolMemory,
+    kept_extra,
     new_id,
 )
 from orbiter.memory.model.serialization import dump_item, load_item
@@ -36,6 +38,7 @@ __all__ = [
     "scope_of_ids",
     "share_values",
     "unchecked_item",
+    "unfenced",
     "validated_copy",
 ]
 
@@ -187,8 +190,17 @@ def copy_metadata(metadata: MemoryMetadata) -> MemoryMetadata:
     return _copy_model(metadata)
 
 
+def unfenced(item: MemoryItem) -> MemoryItem:
+    """Return *item*, or a copy without the memories that its text quotes behind a fence."""
+    if not has_fence(item.content):
+        return item
+    copy = copy_item(item)
+    copy.__dict__["content"] = without_fences(item.content)
+    return copy
+
+
 def validated_copy(item: MemoryItem) -> MemoryItem:
-    """Return a checked copy of *item* for a store to keep.
+    """Return a checked copy of *item* for a store to keep; our own output is not to be indexed.
 
     An item checks its fields when they are set, but `model_copy(update=…)` and changes inside a
     list or dict go unseen; so every store checks again at its door. A kind that would not come
@@ -202,12 +214,21 @@ def validated_copy(item: MemoryItem) -> MemoryItem:
         if type(item) in _OPEN_FIELDS and not names_kind:
             metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
             twin = type(item).model_validate({**item.__dict__, "metadata": metadata})
+            twin = _marked(twin)
             for model in (twin, twin.metadata):
                 _share_fields_set(model)
             return twin
-        return _round_trip(item)
+        return _marked(_round_trip(item))
     except (AttributeError, TypeError, ValueError) as exc:
         raise InvalidItemError(f"item `{item.__dict__.get('id')}` cannot be stored: {exc}") from exc
+
+
+def _marked(item: MemoryItem) -> MemoryItem:
+    """Return *item* itself; if it is our own output, it says that it is not indexed."""
+    extra = kept_extra(item)
+    if extra is not item.metadata.extra:
+        item.__dict__["metadata"] = item.metadata.model_copy(update={"extra": extra})
+    return item
 
 
 def _no_item(value: object) -> InvalidItemError:

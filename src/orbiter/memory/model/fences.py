@@ -6,7 +6,15 @@ that what a memory said once does not become another memory.
 
 import re
 
-__all__ = ["DATA", "FENCE", "MARK", "MARK_LENGTH", "MARK_LETTERS", "has_fence"]
+__all__ = [
+    "DATA",
+    "FENCE",
+    "MARK",
+    "MARK_LENGTH",
+    "MARK_LETTERS",
+    "has_fence",
+    "without_fences",
+]
 
 MARK_LETTERS = "ghijklmopqsvwxyz"
 """What marks are made of. Escapes are made of `\\`, hex digits and n, r, t, u, U: a mark has none
@@ -25,6 +33,34 @@ FENCE = re.compile(
 """The opening line of a fence, wherever it stands: in lines, in JSON, or within another fence."""
 
 
+_OLD_END = " ===="
+
+
 def has_fence(text: str) -> bool:
     """Tell whether *text* holds the opening line of a fence."""
     return DATA in text and FENCE.search(text) is not None
+
+
+def without_fences(text: str) -> str:
+    """Return *text* without its fences and what they hold; one that is not closed has the rest."""
+    if not has_fence(text):
+        return text
+    kept, place = [], 0
+    for opening in FENCE.finditer(text):
+        if opening.start() < place:  # within the fence before
+            continue
+        kept.append(text[place : opening.start()])
+        place = _end(text, opening)
+    kept.append(text[place:])
+    return "\n".join(part.strip() for part in kept if part.strip())
+
+
+def _end(text: str, opening: re.Match[str]) -> int:
+    """Return where the fence ends that *opening* opens: behind the next line with its mark."""
+    found = MARK.search(opening[0])
+    mark = found[0] if found else ""
+    place = text.find(mark, opening.end())
+    if place < 0:
+        return len(text)
+    end = place + len(mark)
+    return end + len(_OLD_END) if text.startswith(_OLD_END, end) else end

@@ -26,6 +26,8 @@ from pydantic import (
 
 from orbiter.memory.errors import ItemTypeError, StatusError
 from orbiter.memory.model.display import html_table, not_a_dict, shortened
+from orbiter.memory.model.fences import has_fence, without_fences
+from orbiter.memory.model.own_output import is_own_tool
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -49,7 +51,9 @@ __all__ = [
     "calls_of",
     "index_texts",
     "is_indexed",
+    "is_own_output",
     "item_row",
+    "kept_extra",
     "new_id",
     "result_id",
     "role_of",
@@ -374,19 +378,48 @@ def role_of(item: MemoryItem) -> Role | None:
     return item.memory_type if item.memory_type in _ROLES else None  # type: ignore[return-value]  # narrowed by the set
 
 
+def is_own_output(item: MemoryItem) -> bool:
+    """Tell whether *item* says what memories said: the answer of a tool of ours, or a fence.
+
+    Such an item is a part of its conversation and of nothing else.
+    """
+    has_memories = has_fence(item.content)
+    if isinstance(item, ToolMemory):
+        return has_memories or is_own_tool(item.tool_name)
+    if not has_memories:
+        return False
+    return role_of(item) == "system" or not without_fences(item.content)
+
+
+def kept_extra(item: MemoryItem) -> dict[str, Any]:
+    """Return `metadata.extra` as a store keeps it: a tool's answer may be marked as not indexed.
+
+    Other texts may be changed, and then say something; until then `index_texts` finds nothing.
+    """
+    extra = item.metadata.extra
+    is_marked = isinstance(item, ToolMemory) and is_own_output(item)
+    return {**extra, INDEXED_BY: False} if is_marked else extra
+
+
 def is_indexed(item: MemoryItem) -> bool:
     """Tell whether recall may return *item*."""
-    return item.metadata.extra.get(INDEXED_BY) is not False
+    return item.metadata.extra.get(INDEXED_BY) is not False and not is_own_output(item)
 
 
 def index_texts(content: str, indexed_by: object) -> list[str]:
-    """Return the texts by which an item is found; *indexed_by* is what `metadata.extra` says."""
+    """Return the texts by which an item is found; *indexed_by* is what `metadata.extra` says.
+
+    What is quoted from memories in them, behind a fence, is left out.
+    """
     if indexed_by is False:
         return []
-    if not isinstance(indexed_by, list) or not indexed_by:
-        return [content]
-    is_list = all(isinstance(text, str) and text.strip() for text in indexed_by)
-    return indexed_by if is_list else [content]
+    texts = [content]
+    if isinstance(indexed_by, list) and indexed_by:
+        is_list = all(isinstance(text, str) and text.strip() for text in indexed_by)
+        texts = indexed_by if is_list else texts
+    if not any(map(has_fence, texts)):
+        return texts
+    return [rest for text in texts if (rest := without_fences(text))]
 
 
 def calls_of(item: MemoryItem) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import copy_item, unfenced
 from orbiter.memory.model.items import (
     INDEXED_BY,
     AIMemory,
@@ -53,7 +53,11 @@ _MANY = 40
 
 
 def as_indexed(item: MemoryItem) -> MemoryItem:
-    """Return what recall reads of *item*: a copy with the texts that it is indexed by, if any."""
+    """Return what recall reads of *item*: a copy with the texts that it is indexed by, if any.
+
+    What it quotes of memories, behind a fence, is in no copy, nor in the item that is returned.
+    """
+    item = unfenced(item)
     texts = item.metadata.extra.get(INDEXED_BY)
     if not isinstance(texts, list) or as_stored(item) is not item:
         return item

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from orbiter.memory._lazy import warn
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import copy_item, unfenced
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
@@ -196,18 +196,22 @@ def _covers(scope: _Owner, owner: _Owner) -> bool:
 
 def _as_stored(result: RecallResult, there: dict[str, MemoryItem]) -> RecallResult:
     """Return the same answer with the store's items: the index counts versions of its own."""
+
+    def stored(item: MemoryItem) -> MemoryItem:
+        return unfenced(there[item.id])
+
     return RecallResult(
         (
             replace(
                 hit,
-                item=there[hit.item.id],
-                repeats=tuple(there[item.id] for item in hit.repeats),
+                item=stored(hit.item),
+                repeats=tuple(map(stored, hit.repeats)),
             )
             for hit in result
         ),
         mode=result.mode,
         considered=result.considered,
-        left_out=tuple(replace(one, item=there[one.item.id]) for one in result.left_out),
+        left_out=tuple(replace(one, item=stored(one.item)) for one in result.left_out),
         question=result.question,
         spread=result.spread,
         reranking=result.reranking,

@@ -42,8 +42,8 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 8
-"""Changes whenever `terms` or `passages` return something else for the same text."""
+VERSION = 9
+"""Changes whenever `terms`, `passages` or `index_texts` return something else for the same text."""
 
 PASSAGE_WORDS = 120
 """About how long a passage is; a text half as long again is still one."""

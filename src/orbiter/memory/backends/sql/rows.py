@@ -26,6 +26,7 @@ from orbiter.memory.model.items import (
     MemoryStatus,
     SystemMemory,
     ToolMemory,
+    kept_extra,
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.serialization import dump_item, kind_of, load_item
@@ -204,7 +205,8 @@ def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) 
         return None
     if fields["native"]:
         named["native"] = check_json(fields["native"], max_bytes=MAX_NATIVE)
-    extra: Any = who["extra"] and check_json(who["extra"], max_bytes=MAX_JSON)
+    extra: Any = kept_extra(item)
+    extra = extra and check_json(extra, max_bytes=MAX_JSON)
     if extra and exact_extra:
         named[EXACT] = extra
     return Row(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orbiter.memory.errors import MemoryError
+from orbiter.memory.model.fences import DATA, MARK_LENGTH, MARK_LETTERS
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import (
     INDEXED_BY,
@@ -36,6 +37,8 @@ __all__ = [
     "confusable_items",
     "random_where",
 ]
+
+_FENCE = f"{MARK_LETTERS[:MARK_LENGTH]} Notes: {DATA}"
 
 
 class FilterContract(Contract):
@@ -83,6 +86,26 @@ class FilterContract(Contract):
 
                 assert sorted(each.id for each in matches.items) == ids
                 assert (matches.frequency, matches.passages) == ({"code": len(ids)}, len(ids))
+
+    async def test_what_our_own_tools_answer_is_kept_and_not_indexed(
+        self, store: MemoryStore
+    ) -> None:
+        answers = [
+            ToolMemory(id=id, content=text, tool_call_id=id, tool_name=name, metadata=of("u"))
+            for id, name, text in (
+                ("by name", "mcp__orbiter-memory__memory_search", '{"text": "code"}'),
+                ("by fence", "other", f"{_FENCE} code"),
+            )
+        ]
+        await add_all(store, [*answers, person(f"{_FENCE} code", metadata=of("u"))])
+
+        for answer in answers:
+            kept = await store.get(answer.id)
+            assert kept is not None
+            assert kept.content == answer.content
+            assert kept.metadata.extra == {INDEXED_BY: False}
+        if isinstance(store, LexicalStore):
+            assert not (await store.match_words(["code"], Query(metadata=of("u")))).items
 
     async def test_words_find_an_item_by_each_of_its_texts(self, store: MemoryStore) -> None:
         if not isinstance(store, LexicalStore):

@@ -1,0 +1,233 @@
+"""What our own tools answer stays in its conversation, and is remembered nowhere else."""
+
+import json
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.agent.conftest import Open
+from tests.agent.test_not_indexed import MODES, Noting
+from tests.extraction._extractors import LineExtractor
+
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, ToolMemory
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.context import ContextManager
+from orbiter.memory.context.persona import Soul
+from orbiter.memory.context.prompt_fence import Entry, new_mark, render
+from orbiter.memory.extraction import LongTermMemory
+from orbiter.memory.integrations.tools import memory_tools
+from orbiter.memory.mcp import Profile, build
+from orbiter.memory.model.fences import has_fence
+from orbiter.memory.model.items import is_own_output
+from orbiter.memory.model.own_output import AGENT_TOOLS, MCP_TOOLS, is_own_tool
+from orbiter.memory.summary import SummaryConfig, conversation_text
+
+SECRET = "Alice has diabetes"
+FENCE = render([Entry(SECRET)], mark=new_mark())
+
+
+def asking(name: str, result: str, *, question: str = "How am I?") -> list[dict[str, Any]]:
+    """Return the messages of a turn in which a model calls a tool."""
+    call = {"id": "call", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    return [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call", "content": result},
+        {"role": "assistant", "content": "I see."},
+    ]
+
+
+async def recalled(handle: ScopedMemory, *questions: str) -> list[str]:
+    """Return every text that any recall finds."""
+    texts = []
+    for mode in MODES:
+        for question in questions:
+            hits = await handle.recall(question, mode=mode, k=50)
+            items = [each for hit in hits for each in (hit.item, hit.shown, *hit.repeats)]
+            texts += [*map(str, hits), *(str(hit.passage) for hit in hits), *map(repr, items)]
+            texts += [item.content for item in items]
+    return texts
+
+
+async def everything_said(handle: ScopedMemory) -> str:
+    """Return all that a model or a person is told of the memories outside of the conversation."""
+    questions = ("health of Alice", "diabetes", "Nothing is remembered about this")
+    context = await handle.chat("new").context("health of Alice")
+    extractor = LineExtractor()
+    texts = []
+    for chat in await handle.chats():
+        talk = handle.chat(str(chat.metadata.session_id))
+        items = await talk.items()
+        await LongTermMemory(handle, extractor).extract(items)
+        await talk.summarize()
+        texts += [conversation_text(items), str(await talk.summary())]
+    texts += [str(context.messages()), context.text, str(extractor.seen)]
+    texts += [str(await handle.facts.all()), *await recalled(handle, *questions)]
+    return "\n".join(texts)
+
+
+@pytest.fixture
+def model() -> Noting:
+    return Noting()
+
+
+@pytest.fixture
+async def any_voice(any_url: str, open_memory: Open, model: Noting, who: str) -> ScopedMemory:
+    config = SummaryConfig(message_threshold=1, keep_recent=0)
+    return open_memory(any_url, embeddings=model, summaries=config).scope(user_id=f"voice-{who}")
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("recall", FENCE),
+        ("know", f"Known: health is {SECRET}."),
+        ("mcp__orbiter-memory__memory_search", json.dumps({"results": [{"text": SECRET}]})),
+        ("orbiter-memory_memory_get", f"{SECRET}, since May"),
+        ("memory.read_graph", json.dumps({"entities": [{"observations": [SECRET]}]})),
+        ("Bash", f"$ call-it\n{FENCE}\ndone"),
+    ],
+)
+async def test_a_forgotten_memory_lives_on_in_no_answer_of_a_tool(
+    any_voice: ScopedMemory, model: Noting, name: str, result: str
+) -> None:
+    item = await any_voice.remember(SECRET)
+    messages = asking(name, result)
+    await any_voice.chat("one").add(messages)
+    await any_voice.forget(item)
+
+    assert "diabetes" not in await everything_said(any_voice)
+    assert not [text for text in model.texts if "has diabetes" in text and text != SECRET]
+
+
+async def test_a_conversation_keeps_the_answer_as_it_is(any_voice: ScopedMemory) -> None:
+    messages = asking("recall", FENCE)
+    chat = any_voice.chat("one")
+    await chat.add(messages)
+
+    assert (await chat.messages(format="openai")).messages == messages
+    (answer,) = [each for each in await chat.items() if isinstance(each, ToolMemory)]
+    assert answer.content == FENCE
+    assert answer.metadata.extra == {"indexed_by": False}
+    context = await chat.context("And now?")
+    assert FENCE in [message["content"] for message in context.messages()]
+
+
+async def test_what_says_nothing_of_memories_is_found_as_before(any_voice: ScopedMemory) -> None:
+    await any_voice.chat("one").add(asking("weather", "It rains in Oslo"))
+    await any_voice.chat("two").add(asking("crm__update", "The order of Oslo is 12"))
+
+    texts = await recalled(any_voice, "Oslo")
+
+    assert {"It rains in Oslo", "The order of Oslo is 12"} <= set(texts)
+
+
+async def test_a_message_of_a_person_is_found_without_the_memories_that_it_quotes(
+    any_voice: ScopedMemory, model: Noting
+) -> None:
+    await any_voice.chat("one").add(f"My garden is green.\n{FENCE}\nIt has roses.")
+    (item,) = await any_voice.chat("one").items()
+
+    (hit, *_) = await any_voice.recall("Which colour has my garden?")
+    context = await any_voice.chat("two").context("What does my garden have?")
+
+    assert hit.item.id == item.id
+    assert hit.item.content == "My garden is green.\nIt has roses."
+    assert "roses" in context.text
+    assert "diabetes" not in await everything_said(any_voice)
+    assert not [text for text in model.texts if "has diabetes" in text]
+    assert FENCE in item.content
+
+
+async def test_a_changed_text_is_found_by_what_it_says_then(any_voice: ScopedMemory) -> None:
+    item = await any_voice.remember(FENCE)
+    assert await recalled(any_voice, "diabetes") == []
+
+    await any_voice.update(item.id, "The bike is red")
+
+    assert "The bike is red" in await recalled(any_voice, "bike")
+
+
+async def test_a_memory_does_not_grow_by_being_asked(any_voice: ScopedMemory) -> None:
+    about = ["Mia plays the violin", "Mia lives in Oslo", "Mia is nine years old"]
+    await any_voice.remember_many(about)
+    sizes = []
+    for turn in range(3):
+        tools = memory_tools(any_voice)
+        answer = await tools["recall"](query="Tell me about Mia")
+        chat = any_voice.chat(f"session {turn}")
+        await chat.add(asking("recall", answer, question="Tell me about Mia"))
+        text = (await any_voice.chat(f"next {turn}").context("Who is Mia?")).text
+        sizes.append(text.count("violin"))
+        assert len(answer) < 1_000
+
+    assert sizes == [1, 1, 1]
+
+
+async def test_what_an_older_version_stored_is_left_out_when_read(
+    tmp_path: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older version knew no fences, and listed the words of every answer."""
+    url = f"sqlite:///{tmp_path}/old.db"
+    with monkeypatch.context() as patch:
+        for module in ("model.items", "model.copying"):
+            patch.setattr(f"orbiter.memory.{module}.has_fence", lambda _: False)
+        patch.setattr("orbiter.memory.model.items.is_own_tool", lambda _: False)
+        patch.setattr("orbiter.memory.text.words.VERSION", 8)
+        async with AgentMemory(url, embeddings=Noting(), summaries=None) as old:
+            alice = old.scope(user_id="alice")
+            for name, result in (("recall", FENCE), ("memory_search", SECRET)):
+                await alice.chat(name).add(asking(name, result))
+            await alice.chat("three").add(f"My garden is green. {FENCE}")
+            assert "diabetes" in "".join(await recalled(alice, "diabetes"))
+
+    memory = open_memory(url, embeddings=Noting(), summaries=SummaryConfig(message_threshold=1))
+    alice = memory.scope(user_id="alice")
+
+    assert "diabetes" not in await everything_said(alice)
+    assert "My garden is green." in await recalled(alice, "garden")
+    assert await memory.verify()
+
+
+async def test_whatever_source_a_context_has_it_shows_no_answer_of_a_tool() -> None:
+    async def recall(query: str, *, limit: int) -> list[MemoryItem]:
+        answer = ToolMemory(content=SECRET, tool_call_id="c", tool_name="recall")
+        return [answer, HumanMemory(content=f"Roses. {FENCE}")]
+
+    context = await ContextManager(Soul()).assemble("How is Alice?", long_term=recall)
+
+    assert "diabetes" not in context.text
+    assert "Roses." in context.text
+
+
+def names(tools: Iterable[Any]) -> set[str]:
+    return {each.__name__ for each in tools}
+
+
+async def test_every_tool_of_ours_is_known_by_its_name() -> None:
+    async with AsyncExitStack() as stack:
+        memory = await stack.enter_async_context(AgentMemory("memory://", embeddings=None))
+        alice = memory.scope(user_id="alice")
+        served = {
+            profile: {
+                tool.name for tool in await build(lambda _: alice, tools=profile).list_tools()
+            }
+            for profile in get_args(Profile)
+        }
+        every = set().union(*served.values())
+
+        assert served["memory"] | served["kg"] == MCP_TOOLS
+        assert names(memory_tools(alice)) | {"memory", "load_memory"} == AGENT_TOOLS
+    for prefix in (
+        "mcp__orbiter-memory__",
+        "orbiter-memory_",
+        "mcp_orbiter_memory_",
+        "orbiter-memory.",
+    ):
+        assert [name for name in every if not is_own_tool(prefix + name)] == []
+    others = ("", "weather", "search", "mymemory_get", "mcp__crm__update", "mcp__web__search")
+    assert [name for name in others if is_own_tool(name)] == []
+    assert has_fence(FENCE)
+    assert is_own_output(HumanMemory(content=FENCE))
