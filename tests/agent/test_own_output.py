@@ -24,7 +24,7 @@ from orbiter.memory.model.items import is_own_output
 from orbiter.memory.model.own_output import AGENT_TOOLS, MCP_TOOLS, is_own_tool
 from orbiter.memory.summary import SummaryConfig, conversation_text
 
-SECRET = "Alice has diabetes"
+SECRET = "Alice has diabetes and sees Dr. Frost"
 FENCE = render([Entry(SECRET)], mark=new_mark())
 
 
@@ -53,8 +53,13 @@ async def recalled(handle: ScopedMemory, *questions: str) -> list[str]:
 
 async def everything_said(handle: ScopedMemory) -> str:
     """Return all that a model or a person is told of the memories outside of the conversation."""
-    questions = ("health of Alice", "diabetes", "Nothing is remembered about this")
-    context = await handle.chat("new").context("health of Alice")
+    questions = (
+        "Who is Dr. Frost?",
+        "health of Alice",
+        "diabetes",
+        "Nothing is remembered about this",
+    )
+    context = await handle.chat("new").context("Who is Dr. Frost?")
     extractor = LineExtractor()
     texts = []
     for chat in await handle.chats():

@@ -16,7 +16,7 @@ from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.transfer import import_file
 
-QUESTION = "How is the health of Alice?"
+QUESTION = "Who is Dr. Frost?"
 
 
 @pytest.fixture
