@@ -278,15 +278,20 @@ async def test_a_job_is_its_keys_own_on_every_server(
     memories: list[AgentMemory], served: Served, client: Client, postgres_dsn: str
 ) -> None:
     table = KeyTable(postgres_dsn)
-    admins = [(await table.create(scope=MemoryMetadata(), role="admin"))[1] for _ in range(2)]
+    whose = (MemoryMetadata(), MemoryMetadata(user_id="ann"), MemoryMetadata())
+    admins = [(await table.create(scope=each, role="admin"))[1] for each in whose]
     urls = [await served(each, keys=KeyTable(postgres_dsn), **BARE) for each in memories]
     await table.close()
     job = await ended(client(urls[0], admins[0]), await begun(client(urls[0], admins[0]), "verify"))
 
     answers = [await client(urls[1], each).get(f"/v1/jobs/{job['id']}") for each in admins]
 
-    assert [each.status_code for each in answers] == [200, 404]
+    assert [each.status_code for each in answers] == [200, 404, 200]
     assert (await client(urls[1], admins[1]).get("/v1/jobs")).json() == {"jobs": []}
+    listed = (await client(urls[1], admins[2]).get("/v1/jobs")).json()["jobs"]
+    assert [(each["id"], each["owner"]) for each in listed] == [
+        (job["id"], admins[0].split("_")[1])
+    ]
 
 
 async def test_a_report_that_was_sent_is_kept_for_its_idempotency_key_alone(

@@ -13,7 +13,7 @@ import pytest
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory, ShortTermMemory
-from orbiter.memory.auth import LOCAL, KeyFile, Role, key_file, key_file_for
+from orbiter.memory.auth import KeyFile, Role, key_file, key_file_for
 from orbiter.memory.backends import registry
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
@@ -71,13 +71,12 @@ def test_what_is_no_key_opens_nothing(keys: KeyFile) -> None:
 
 def test_a_revoked_key_opens_nothing_at_once_and_in_every_process(keys: KeyFile) -> None:
     key, token = keys.create(scope=ANN, role="write")
-    principal = keys.check(token)
-    assert principal is not None
+    assert keys.current(key.id) == keys.check(token)
 
     KeyFile(keys.path).revoke(key.id)
 
     assert keys.check(token) is None
-    assert not keys.still_holds(principal)
+    assert keys.current(key.id) is None
     assert [each.revoked_at is not None for each in keys.list()] == [True]
 
 
@@ -131,7 +130,6 @@ def test_a_server_whose_last_key_is_revoked_or_removed_stays_closed(keys: KeyFil
     keys.path.chmod(0o600)
 
     assert keys.has_keys
-    assert not keys.still_holds(LOCAL)
 
 
 @pytest.mark.parametrize(

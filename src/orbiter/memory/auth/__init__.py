@@ -7,8 +7,15 @@ from orbiter.memory._lazy import lazy_names
 if TYPE_CHECKING:
     from orbiter.memory.auth.key_file import FileKeys, KeyFile, key_file_for
     from orbiter.memory.auth.key_table import KeyTable
-    from orbiter.memory.auth.oidc import OIDCSettings, TokenVerifier, is_subject
-    from orbiter.memory.auth.principals import LOCAL, Key, KeyStore, Principal, Role
+    from orbiter.memory.auth.oidc import OIDCSettings, TokenVerifier
+    from orbiter.memory.auth.principals import (
+        LOCAL,
+        Key,
+        KeyStore,
+        Principal,
+        Role,
+        still_holds,
+    )
 
 __all__ = [
     "LOCAL",
@@ -21,8 +28,8 @@ __all__ = [
     "Principal",
     "Role",
     "TokenVerifier",
-    "is_subject",
     "key_file_for",
+    "still_holds",
 ]
 
 _load_name, __dir__ = lazy_names(
@@ -38,8 +45,8 @@ _load_name, __dir__ = lazy_names(
         "Principal": "principals",
         "Role": "principals",
         "TokenVerifier": "oidc",
-        "is_subject": "oidc",
         "key_file_for": "key_file",
+        "still_holds": "principals",
     },
 )
 if not TYPE_CHECKING:  # a type checker would take any name for one of these

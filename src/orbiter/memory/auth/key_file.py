@@ -94,13 +94,11 @@ class KeyFile:
             return None
         return key.principal()
 
-    def still_holds(self, principal: Principal) -> bool:
-        """Tell whether *principal* may still come in, without its key being shown again."""
-        if principal.key_id is None:
-            return not self.has_keys
+    def current(self, key_id: str) -> Principal | None:
+        """Return who comes with the key of that id now; `None` if it opens nothing any more."""
         self._refresh()
-        key = self._keys.get(principal.key_id)
-        return key is not None and key.is_open(datetime.now(UTC))
+        key = self._keys.get(key_id)
+        return key.principal() if key is not None and key.is_open(datetime.now(UTC)) else None
 
     def create(
         self,
@@ -281,9 +279,9 @@ class FileKeys:
             return False, None
         return True, self.file.check(token, refresh=False)  # `has_keys` has just done so
 
-    async def still_holds(self, principal: Principal) -> bool:
-        """Tell whether *principal* may still come in."""
-        return self.file.still_holds(principal)
+    async def current(self, key_id: str) -> Principal | None:
+        """Return who comes with the key of that id now."""
+        return self.file.current(key_id)
 
     async def list(self) -> builtins.list[Key]:
         """Return every key, the oldest first."""

@@ -27,7 +27,7 @@ from orbiter.memory.auth.principals import (
 )
 from orbiter.memory.backends.postgres.driver import Driver, SmallPool, make_beside_memories, places
 from orbiter.memory.backends.urls import check_address, redacted
-from orbiter.memory.errors import AccessError, ItemNotFoundError, MemoryError, StorageError
+from orbiter.memory.errors import AccessError, ItemNotFoundError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS
 
@@ -140,15 +140,12 @@ class KeyTable:
             return True, None
         return True, _key(row).principal()
 
-    async def still_holds(self, principal: Principal) -> bool:
-        """Tell whether *principal* may still come in; not if the table cannot be read."""
-        try:
-            if principal.key_id is None:
-                return not await self.has_keys()
-            row = await self._read(lambda connection: connection.fetchrow(_FIND, principal.key_id))
-        except MemoryError:
-            return False
-        return row is not None and bool(row["is_open"])
+    async def current(self, key_id: str) -> Principal | None:
+        """Return who comes with the key of that id now; `None` if it opens nothing any more."""
+        if not await self.has_keys():
+            return None
+        row = await self._read(lambda connection: connection.fetchrow(_FIND, key_id))
+        return _key(row).principal() if row is not None and row["is_open"] else None
 
     async def list(self) -> builtins.list[Key]:
         """Return every key, the oldest first, those that are revoked or expired included."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from orbiter.memory._lazy import missing_extra
-from orbiter.memory.auth.principals import Principal, Role, check_name
+from orbiter.memory.auth.principals import SUBJECT, Principal, Role, check_name
 from orbiter.memory.errors import AccessError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.validation import check_name as check_user
@@ -23,7 +23,7 @@ from orbiter.memory.model.validation import check_name as check_user
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["ROLE_PREFIX", "OIDCSettings", "TokenVerifier", "is_subject"]
+__all__ = ["ROLE_PREFIX", "OIDCSettings", "TokenVerifier"]
 
 ROLE_PREFIX = "orbiter-memory:"
 """What the values of the role claim begin with, such as `orbiter-memory:write`."""
@@ -43,7 +43,6 @@ _FRESH = 600.0
 _STALE = 86_400.0
 """Seconds after which keys that could not be fetched again are not trusted any more."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_MARK = "oidc:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,6 @@ class OIDCSettings:
             raise QueryError("tokens need an audience; give the one that is made for this server")
         if self.default_role not in (None, *_ROLES):
             raise QueryError(f"there is no role `{self.default_role}`; use `read` or `write`")
-
-
-def is_subject(principal: Principal) -> bool:
-    """Tell whether *principal* came with a token of an issuer, and not with a key."""
-    return principal.key_id is not None and principal.key_id.startswith(_MARK)
 
 
 class TokenVerifier:
@@ -161,7 +155,7 @@ class TokenVerifier:
         digest = hashlib.sha256(f"{settings.issuer}\0{user}".encode()).hexdigest()[:16]
         role = self._role(claims)
         name = check_name(user)
-        return Principal(role, MemoryMetadata(user_id=user), name, f"{_MARK}{digest}", until)
+        return Principal(role, MemoryMetadata(user_id=user), name, f"{SUBJECT}{digest}", until)
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
         value = _claim(claims, self.settings.role_claim)

@@ -21,6 +21,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 
 __all__ = [
     "LOCAL",
+    "SUBJECT",
     "Key",
     "KeyStore",
     "Principal",
@@ -35,12 +36,16 @@ __all__ = [
     "named_scope",
     "open_keys",
     "replace_key",
+    "still_holds",
 ]
 
 Role = Literal["read", "write", "admin"]
 """What a key may do; each may do all that those before it may."""
 
 _RANKS: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
+SUBJECT = "oidc:"
+"""What stands before the digest of a token's subject, where a key has its id."""
+
 _TOKEN = re.compile(r"om_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _NOBODY = hashlib.sha256(b"nobody's key").digest()
 """What a key of an unknown id is compared with, so that it takes as long as a known one."""
@@ -70,6 +75,11 @@ class Principal:
     def may(self, role: Role) -> bool:
         """Tell whether it may do what *role* may."""
         return _RANKS[self.role] >= _RANKS[role]
+
+    def covers(self, other: "Principal") -> bool:
+        """Tell whether it may do all that *other* may: its role is as high, its scope as wide."""
+        scope, others = named_scope(self.scope), named_scope(other.scope)
+        return self.may(other.role) and scope.items() <= others.items()
 
 
 LOCAL = Principal("admin", name="")
@@ -118,8 +128,8 @@ class KeyStore(Protocol):
     async def identify(self, token: str) -> tuple[bool, Principal | None]:
         """Tell whether a key is needed, and return who comes with *token*, if it opens anything."""
 
-    async def still_holds(self, principal: Principal) -> bool:
-        """Tell whether *principal* may still come in, without its key being shown again."""
+    async def current(self, key_id: str) -> Principal | None:
+        """Return who comes with the key of that id now; `None` if it opens nothing any more."""
 
     async def list(self) -> builtins.list[Key]:
         """Return every key, the oldest first, those that are revoked or expired included."""
@@ -176,6 +186,21 @@ async def open_keys(keys: KeyStore, scope: Mapping[str, str]) -> builtins.list[K
         for key in await keys.list()
         if scope and scope.items() <= named_scope(key.scope).items() and key.is_open(now)
     ]
+
+
+async def still_holds(principal: Principal, keys: KeyStore | None, *, takes_tokens: bool) -> bool:
+    """Tell whether *principal* may still do all that it might, without its key being shown again.
+
+    Its key may have been revoked, expired or narrowed. Of a token only its end is known. What
+    cannot be read raises an error, as with `KeyStore`.
+    """
+    if _is_subject(principal):
+        until = principal.expires_at
+        return takes_tokens and until is not None and datetime.now(UTC) < until
+    if principal.key_id is None:
+        return not takes_tokens and (keys is None or not await keys.has_keys())
+    now = None if keys is None else await keys.current(principal.key_id)
+    return now is not None and now.covers(principal)
 
 
 async def ended_key(keys: KeyStore, token: str) -> str | None:
@@ -304,3 +329,8 @@ def named_scope(scope: MemoryMetadata) -> dict[str, str]:
     """Return what *scope* names, and nothing else."""
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _is_subject(principal: Principal) -> bool:
+    """Tell whether *principal* came with a token of an issuer, and not with a key."""
+    return principal.key_id is not None and principal.key_id.startswith(SUBJECT)

@@ -46,9 +46,17 @@ def create_app(
     store = FileKeys(keys) if isinstance(keys, KeyFile) else keys
     kept, read_only = settings.job_kept, settings.read_only
     records = job_store(memory, store)
-    jobs = Jobs(memory, records, kept=kept, read_only=read_only, link=link, keys=store)
-    live = EventFeed(memory, metrics=metrics, link=link)
     tokens = None if settings.oidc is None else TokenVerifier(settings.oidc)
+    jobs = Jobs(
+        memory,
+        records,
+        kept=kept,
+        read_only=read_only,
+        link=link,
+        keys=store,
+        takes_tokens=tokens is not None,
+    )
+    live = EventFeed(memory, metrics=metrics, link=link)
     server = ServerState(memory, settings, store, live, metrics, jobs, tokens, link=link)
     app = _App(
         routes=_routes(),

@@ -218,10 +218,12 @@ class JobFolder:
         """Return the record of a job; `None` if there is none, or it cannot be read."""
         return await asyncio.to_thread(self.files.read, job_id)
 
-    async def of_owner(self, owner: str | None, *, but: Collection[str]) -> list[Record]:
-        """Return the records of a key; those of the ids in *but* are not read."""
+    async def of_owner(
+        self, owner: str | None, *, but: Collection[str], everyone: bool = False
+    ) -> list[Record]:
+        """Return the records of a key, or of all; those of the ids in *but* are not read."""
         records = await asyncio.to_thread(lambda: list(self.files.every(but=but)))
-        return [record for record in records if record.get("owner") == owner]
+        return [record for record in records if everyone or record.get("owner") == owner]
 
     async def left(self, *, but: Collection[str]) -> list[Record]:
         """Return all records, also of jobs that have ended; those in *but* are not read."""

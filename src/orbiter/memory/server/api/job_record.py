@@ -16,12 +16,13 @@ from uuid import uuid4
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import Principal
-from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
+from orbiter.memory.errors import AccessError, ItemNotFoundError, MemoryError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.error_responses import problem_for
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.tasks.progress import Checkpoint
-from orbiter.memory.wire import OPERATIONS, Operation
+from orbiter.memory.wire import OPERATIONS, Operation, dump_error
 from orbiter.memory.wire.problems import log_fault
 
 __all__ = [
@@ -35,12 +36,14 @@ __all__ = [
     "hashed",
     "load_job",
     "may_quote",
+    "needed_principal",
     "note_progress",
     "older_jobs",
     "principal_of_job",
     "problem_of_job",
     "quoting_answer",
     "receive_job",
+    "refused_problem",
     "request_digest",
     "require_same",
     "send_job",
@@ -71,6 +74,8 @@ class Job:
     """The arguments, as JSON."""
     is_bound: bool
     """Whether the key is of somebody's, and not told where the store is."""
+    owner_until: datetime | None = None
+    """When the token ends that the owner came with; `None` for a key, which is looked up."""
     is_answered: bool = False
     """Whether the request that asked has had the report: then it is not kept for long."""
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -117,6 +122,7 @@ class Job:
         return {
             "id": self.id,
             "call": self.operation.id,
+            "owner": self.owner,
             "state": self.state,
             "progress": {"done": self.done, "total": self.total or None},
             "created_at": self.created_at.isoformat(),
@@ -182,8 +188,10 @@ class JobStore(Protocol):
     async def read(self, job_id: str) -> Record | None:
         """Return the record of a job; `None` if there is none."""
 
-    async def of_owner(self, owner: str | None, *, but: Collection[str]) -> list[Record]:
-        """Return the records of a key, without those of the ids in *but*."""
+    async def of_owner(
+        self, owner: str | None, *, but: Collection[str], everyone: bool = False
+    ) -> list[Record]:
+        """Return the records of a key, or of all keys, without those of the ids in *but*."""
 
     async def left(self, *, but: Collection[str]) -> list[Record]:
         """Return what may be gone on with, and what is to be known; those in *but* are known."""
@@ -212,9 +220,9 @@ def dump_job(job: Job) -> dict[str, Any]:
     }
     return {
         **job.as_json(),
-        "problem": job.problem if is_safe else _plain(job.problem),
-        "owner": job.owner,
+        "problem": job.problem if is_safe else _plain(job),
         "is_bound": job.is_bound,
+        "owner_until": None if job.owner_until is None else job.owner_until.isoformat(),
         "once": job.once,
         "digest": job.digest,
         "attempts": job.attempts,
@@ -243,10 +251,11 @@ def _without_names(report: bytes | None) -> Any:
     return {**loaded, "erased": dict.fromkeys(names, NOT_KEPT), "by": by}
 
 
-def _plain(problem: dict[str, Any] | None) -> dict[str, Any] | None:
+def _plain(job: Job) -> dict[str, Any] | None:
     """Return a problem without its words: they may be of memories, or of what was asked."""
-    if problem is None:
-        return None
+    problem = job.problem
+    if problem is None or problem == refused_problem(job):
+        return problem
     message = "the details were lost when the server stopped; ask again"
     return {**{name: problem.get(name) for name in ("type", "title", "status")}, "detail": message}
 
@@ -258,6 +267,7 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
         return None
     try:
         report, ended, answer = record["report"], record["ended_at"], record.get("answer")
+        until = record.get("owner_until")  # not there in a record of an earlier version
         is_known = ended is not None or record.get("is_alive", False)  # else it has to begin
         report = compact_json(report).encode() if operation.has_safe_report else None
         problem = record["problem"]
@@ -272,6 +282,7 @@ def load_job(record: Mapping[str, Any]) -> Job | None:
             record.get("by"),
             dict(record.get("given", {})),
             record["is_bound"],
+            None if until is None else datetime.fromisoformat(until),
             id=record["id"],
             once=record["once"],
             digest=record["digest"],
@@ -319,6 +330,30 @@ def target_of(job: Job, memory: AgentMemory) -> Any:
     if job.scope:
         return memory.scope(**job.scope, by=job.by)
     return memory.unscoped(by=job.by)
+
+
+def needed_principal(job: Job) -> Principal:
+    """Return who may do a job: its owner, with the least role and the narrowest scope for it."""
+    erases = job.operation.erases(job.arguments)
+    asked = job.scope if job.operation.target == "scope" else job.arguments
+    scope = {name: asked[name] for name in SCOPE_FIELDS if asked.get(name) is not None}
+    return Principal(
+        "admin" if erases else job.operation.role,
+        MemoryMetadata(**scope),
+        key_id=job.owner,
+        expires_at=job.owner_until,
+    )
+
+
+def refused_problem(job: Job) -> dict[str, Any]:
+    """Return what is told of a job whose owner may not do it any more; it quotes no memory."""
+    who = "this job was asked for without a key, and the server needs one by now"
+    if job.owner is not None and job.owner_until is not None:
+        who = "the token that this job was asked for with has expired"
+    elif job.owner is not None:
+        who = f"the key `{job.owner}` was revoked, has expired, or may no longer do this job"
+    way = "what the job had done until then stays done. Ask again with a key that may do it"
+    return dump_error(AccessError(f"{who}; {way}"))[1]
 
 
 def principal_of_job(job: Job) -> Principal:

@@ -86,7 +86,7 @@ _IS_KNOWN = "NOT (is_answered AND once IS NULL)"
 _READ = f"SELECT {_COLUMNS}, answer FROM orbiter_jobs WHERE id = $1"  # noqa: S608
 _OF_OWNER = f"""
 SELECT {_COLUMNS}, CASE WHEN state = 'failed' THEN answer END FROM orbiter_jobs
-WHERE owner IS NOT DISTINCT FROM $1 AND id <> ALL ($2) AND {_IS_KNOWN}
+WHERE ($3 OR owner IS NOT DISTINCT FROM $1) AND id <> ALL ($2) AND {_IS_KNOWN}
 """  # noqa: S608
 _ANSWER = "UPDATE orbiter_jobs SET is_answered = true WHERE id = $1"
 _IS_LEFT = "ended_at IS NULL AND NOT is_stopped AND alive_until < clock_timestamp()"
@@ -228,9 +228,11 @@ class JobTable:
         rows = await self._run(_READ, job_id)
         return _record(rows[0]) if rows else None
 
-    async def of_owner(self, owner: str | None, *, but: Collection[str]) -> list[Record]:
-        """Return the records of a key, without those of the ids in *but*."""
-        return [_record(row) for row in await self._run(_OF_OWNER, owner, list(but))]
+    async def of_owner(
+        self, owner: str | None, *, but: Collection[str], everyone: bool = False
+    ) -> list[Record]:
+        """Return the records of a key, or of all keys, without those of the ids in *but*."""
+        return [_record(row) for row in await self._run(_OF_OWNER, owner, list(but), everyone)]
 
     async def left(self, *, but: Collection[str]) -> list[Record]:
         """Return the records of jobs that no server does; those of the ids in *but* are ours."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.auth import KeyStore, Principal
+from orbiter.memory.auth import KeyStore, Principal, still_holds
 from orbiter.memory.errors import MemoryConnectionError, MemoryError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
@@ -25,12 +25,14 @@ from orbiter.memory.server.api.job_record import (
     hashed,
     load_job,
     may_quote,
+    needed_principal,
     note_progress,
     older_jobs,
     principal_of_job,
     problem_of_job,
     quoting_answer,
     receive_job,
+    refused_problem,
     request_digest,
     require_same,
     send_job,
@@ -64,11 +66,18 @@ _LOOK = 0.5
 _BEAT = 3.0
 """Seconds between two times that servers over one store hear of each other."""
 
+_RECHECK = 1.0
+"""Seconds between two looks whether the owner of a job may still do it."""
+
 _ATTEMPTS = 3
 """How often a job starts over after its server was killed: it may be what kills it."""
 
 _MAX_BYTES = 64 * 2**20
 """Bytes of reports that are held in memory, those of all keys together."""
+
+
+class _OwnerRefusedError(Exception):
+    """The key that asked for a job may not do it any more."""
 
 
 class Jobs:
@@ -83,8 +92,10 @@ class Jobs:
         read_only: bool,
         link: Alone | None = None,
         keys: KeyStore | None = None,
+        takes_tokens: bool = False,
     ) -> None:
         self._memory, self._keys, self._store = memory, keys, store
+        self._takes_tokens = takes_tokens
         self._link = Alone() if link is None else link
         self._limits = JobLimits(self._link.limits)
         self._resuming = asyncio.Lock()
@@ -126,6 +137,7 @@ class Jobs:
             target._by if is_scoped else None,  # noqa: SLF001 - who acts signs it after a restart, too
             {p.name: dump_param(p, args[p.name]) for p in operation.params if p.name in args},
             principal.is_bound,
+            principal.expires_at,
         )
         await self._prune()
         if once is None:
@@ -249,18 +261,57 @@ class Jobs:
             params = {param.name: param for param in job.operation.params}
             try:
                 args = {name: load_param(params[name], arg) for name, arg in job.arguments.items()}
+                await self._require_owner(job)
                 with track(tracker):
-                    result = await getattr(target, job.operation.name)(**args)
+                    work = getattr(target, job.operation.name)(**args)
+                    result = await self._while_allowed(job, work)
                 principal, url = principal_of_job(job), self._memory.url
                 result = await complete_report(principal, result, self._keys, url)
                 report = await asyncio.to_thread(encode_report, job, result)
+            except _OwnerRefusedError:
+                await self._end(job, problem_=refused_problem(job))
+                return
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=problem_of_job(exc, job))
                 return
             await self._end(job, result=result, report=report)
 
+    async def _while_allowed(self, job: Job, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return what *work* returns; end it when its owner may not do it any more."""
+        task = asyncio.create_task(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=_RECHECK))[0]:
+                with suppress(
+                    MemoryError
+                ):  # keys that cannot be read: its next step waits for them
+                    if not await self._is_allowed(job):
+                        raise _OwnerRefusedError
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _require_owner(self, job: Job) -> None:
+        """Wait until the keys can be read; raise if the owner of a job may not do it any more."""
+        while True:
+            try:
+                is_allowed = await self._is_allowed(job)
+            except MemoryError as exc:
+                _LOG.error("a job waits until the keys can be read: %s", exc)
+                await asyncio.sleep(_RECHECK)
+                continue
+            if not is_allowed:
+                raise _OwnerRefusedError
+            return
+
+    async def _is_allowed(self, job: Job) -> bool:
+        needed = needed_principal(job)
+        return await still_holds(needed, self._keys, takes_tokens=self._takes_tokens)
+
     def _saver(self, job: Job) -> Any:
         async def save(state: Checkpoint) -> None:
+            await self._require_owner(job)
             job.saved = state
             if not await self._write(job):
                 self._lose(job)
@@ -296,20 +347,31 @@ class Jobs:
     # Knowing
 
     async def jobs_of(self, principal: Principal) -> list[Job]:
-        """Return the jobs that *principal* has asked for, the newest first."""
-        sent = [each for many in await self._link.ask("jobs", principal.key_id) for each in many]
+        """Return the jobs that *principal* may see, the newest first: see `_is_visible`."""
+        everyone = _sees_everyone(principal)
+        asked = {"owner": principal.key_id, "everyone": everyone}
+        sent = [each for many in await self._link.ask("jobs", asked) for each in many]
         others = {job.id: job for each in sent if (job := receive_job(each)) is not None}
         known = {**others, **self._jobs}
-        jobs = [job for job in known.values() if job.owner == principal.key_id]
+        jobs = [job for job in known.values() if _is_visible(job, principal)]
         if self._store is not None:
-            more = map(load_job, await self._store.of_owner(principal.key_id, but=known.keys()))
+            records = await self._store.of_owner(
+                principal.key_id, but=known.keys(), everyone=everyone
+            )
+            more = map(load_job, records)
             jobs += [job for job in more if job is not None and not self._is_old(job)]
-        older = {job.id for job in older_jobs(jobs, most=_MAX_ENDED)}
+        older = {
+            job.id
+            for owner in {job.owner for job in jobs}
+            for job in older_jobs([each for each in jobs if each.owner == owner], most=_MAX_ENDED)
+        }
         kept = [job for job in jobs if job.id not in older]
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
 
-    async def _jobs_for_other(self, owner: str | None) -> list[dict[str, Any]]:
-        own = [job for job in self._jobs.values() if job.owner == owner]
+    async def _jobs_for_other(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+        own = [
+            job for job in self._jobs.values() if asked["everyone"] or job.owner == asked["owner"]
+        ]
         return [{**send_job(job), "report": None} for job in own]
 
     async def find(self, job_id: str, principal: Principal) -> Job:
@@ -317,7 +379,7 @@ class Jobs:
         job = self._jobs.get(job_id)
         if job is None and job_id.isalnum():
             job = await self._elsewhere(job_id)
-        if job is None or job.owner != principal.key_id or self._is_old(job) or job.is_gone:
+        if job is None or not _is_visible(job, principal) or self._is_old(job) or job.is_gone:
             raise HTTPProblem(404, "there is no such job; `/v1/jobs` lists those of your key")
         return job
 
@@ -498,3 +560,13 @@ class Jobs:
             self._pruned = now
             oldest, answered = now - self._kept, now - _AGAIN
             await self._store.prune(oldest=oldest, answered=answered, most=_MAX_ENDED)
+
+
+def _sees_everyone(principal: Principal) -> bool:
+    """Tell whether *principal* is an administrator of everything."""
+    return principal.may("admin") and not principal.is_bound
+
+
+def _is_visible(job: Job, principal: Principal) -> bool:
+    """Tell whether *principal* may list, follow and stop a job: its owner, or who sees all."""
+    return job.owner == principal.key_id or _sees_everyone(principal)

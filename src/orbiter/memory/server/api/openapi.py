@@ -73,10 +73,14 @@ JOB: dict[str, Any] = {
     "type": "object",
     "title": "Job",
     "description": "A long-running call: its progress, and at the end its result or error.",
-    "required": ["id", "call", "state", "progress", "created_at", "ended_at", "problem"],
+    "required": ["id", "call", "owner", "state", "progress", "created_at", "ended_at", "problem"],
     "properties": {
         "id": {"type": "string"},
         "call": {"type": "string", "description": "Such as `memory.erase`."},
+        "owner": {
+            "type": ["string", "null"],
+            "description": "The id of the key that started it; `null` on a server without keys.",
+        },
         "state": {"enum": ["queued", "running", "done", "failed"]},
         "progress": {
             "type": "object",

@@ -6,13 +6,12 @@ import logging
 import secrets
 import shlex
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyStore, Principal, is_subject
+from orbiter.memory.auth import KeyStore, Principal, still_holds
 from orbiter.memory.auth.key_file import key_options
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.server.http.settings import Settings
@@ -103,13 +102,14 @@ class ServerState:
         return shlex.join(["orbiter-memory", "keys", "create", *named, "--user", "NAME"])
 
     async def still_holds(self, principal: Principal) -> bool:
-        """Tell whether *principal* may still come in, for what goes on for long."""
-        if is_subject(principal):
-            until = principal.expires_at
-            return self.tokens is not None and until is not None and datetime.now(UTC) < until
-        if self.keys is None:
-            return principal.key_id is None and self.tokens is None
-        return await self.keys.still_holds(principal)
+        """Tell whether *principal* may still come in, for what goes on for long.
+
+        Not while the keys cannot be read.
+        """
+        try:
+            return await still_holds(principal, self.keys, takes_tokens=self.tokens is not None)
+        except MemoryError:
+            return False
 
 
 def state_of(connection: HTTPConnection) -> ServerState:
