@@ -2,7 +2,7 @@
 
 Each case draws a broken history, a window, an item limit, a token budget and what becomes of open
 tool groups, trims, encodes for all four providers, and checks legality, budget, order, the newest
-round and idempotence.
+round and idempotence, and that no chat template of an open model refuses it.
 """
 
 import argparse
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import get_args
 
+from benchmarks._chat_templates import refusals
+
 from orbiter.memory.conversation.tokens import count_tokens
 from orbiter.memory.conversation.windows import (
     OpenGroup,
@@ -23,7 +25,7 @@ from orbiter.memory.conversation.windows import (
     trim_to_budget,
 )
 from orbiter.memory.messages import Format, from_messages, to_messages, validate
-from orbiter.memory.model.items import MemoryItem, role_of
+from orbiter.memory.model.items import HumanMemory, MemoryItem, role_of
 from orbiter.memory.testing.histories import random_history
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -56,6 +58,8 @@ def faults(seed: int) -> Iterator[str]:
     if order != sorted(set(order)):
         yield "order changed"
     yield from newest_round_faults(legal, kept, max_items, budget)
+    asked = [*kept, HumanMemory(content="Go on.")]
+    yield from refusals(to_messages(asked, "openai").messages)
     for format in FORMATS:
         # Without the group that `keep` may leave open at the end, all must be legal.
         messages = to_messages(kept, format).messages

@@ -297,7 +297,7 @@ async def test_conversations_at_the_same_time_never_mix(any_memory: AgentMemory,
         expected = [f"{name} {number}" for number in range(counts[name])]
         assert await texts(chat) == expected
         context = await chat.context("go on", memory_limit=0)
-        said = {str(entry["content"]) for entry in context.messages().messages}
+        said = set(str(context.messages()[-1]["content"]).split("\n\n"))
         others = {f"{other} 0" for other in chats if other != name}
         assert f"{name} 0" in said
         assert not said & others

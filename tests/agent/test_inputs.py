@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks._chat_templates import refusals
 from pydantic import BaseModel
 from tests.messages._samples import CALLS, RESULTS
 
 from orbiter.memory import AgentMemory, AIMemory, ToolMemory, validate
 from orbiter.memory.errors import QueryError
-from orbiter.memory.messages import Format, format_of
+from orbiter.memory.messages import FORMATS, Format, format_of
 from orbiter.memory.testing import HashEmbeddings
 
 Open = Callable[..., AgentMemory]
@@ -110,18 +111,26 @@ async def test_what_an_interrupted_agent_had_begun_can_be_seen() -> None:
         assert begun.calls[0].id == "c"
 
 
-async def test_an_answered_question_is_no_task() -> None:
+@pytest.mark.parametrize("later", [[], [{"role": "system", "content": "Be kind."}]])
+@pytest.mark.parametrize("earlier", [[], ["Who feeds my cat?"]])
+async def test_after_an_answer_the_model_is_asked_to_continue(
+    earlier: list[str], later: list[dict[str, str]]
+) -> None:
     async with AgentMemory("memory://", embeddings=None) as memory:
-        chat = memory.scope(user_id="ann").chat("c")
-        await chat.add("Hello?")
-        await chat.add({"role": "assistant", "content": "Hello!"})
+        ann = memory.scope(user_id="ann")
+        await ann.remember("My neighbour feeds my cat")
+        chat = ann.chat("c")
+        await chat.add([*earlier, {"role": "assistant", "content": "Hello!"}, *later])
 
-        with pytest.raises(QueryError, match="the model's answer"):
-            await chat.context()
+        goes_on = await chat.context()
+        other = await chat.context("Say goodbye")
 
-        assert (await chat.context("Say goodbye")).messages().messages[-1][
-            "content"
-        ] == "Say goodbye"
+        for format in FORMATS:
+            assert validate(goes_on.messages(format), format) == []
+        assert list(refusals(goes_on.messages())) == []
+        assert goes_on.messages()[-1]["content"].endswith("Continue.")
+        assert ("neighbour" in goes_on.text) == bool(earlier)  # recalled for the question
+        assert other.messages()[-1] == {"role": "user", "content": "Say goodbye"}
 
 
 async def test_a_memory_can_have_been_made_earlier() -> None:

@@ -63,10 +63,8 @@ async def test_the_sections_stand_in_order_and_empty_ones_are_left_out(soul: Pat
         "Tweet!", Episodes("one"), conversation=CONVERSATION, memories=["likes cats"]
     )
 
-    assert names(bare) == ["persona", "notice", "task"]
-    assert bare.text == (
-        f"You are Nova.\n\nVoice: dry\n\nYou watch the sky.\n\n{NOTICE}\n\n## Task\nTweet!"
-    )
+    assert names(bare) == ["persona", "task"]
+    assert bare.text == "You are Nova.\n\nVoice: dry\n\nYou watch the sky.\n\n## Task\nTweet!"
     assert names(full) == ["persona", "notice", "conversation", "recent", "memories", "task"]
     assert full.text == "\n\n".join(section.text for section in full.sections)
 
@@ -140,7 +138,8 @@ async def test_messages_are_legal_and_hold_the_same(soul: Path, format: Format) 
     assert "-4 °C" in str(sent.messages)
     assert "likes cats" in str(sent.messages[-1])
     assert "Tweet!" in str(sent.messages[-1])
-    assert NOTICE in (sent.system or str(sent.messages[0]))
+    assert NOTICE in str(sent.messages[-1])
+    assert str(sent).count(NOTICE) == 1
     assert [left.reason for left in context.dropped] == ["incomplete"]
 
 
@@ -156,7 +155,7 @@ async def test_persona_is_system_the_conversation_has_its_roles_and_the_task_is_
         *("system", "user", "assistant", "tool", "assistant", "user")
     ]
     assert messages[0]["content"].startswith("You are Nova.")
-    assert messages[-1]["content"].startswith("## Recent activity\n==== begin memory")
+    assert messages[-1]["content"].startswith(f"{NOTICE}\n\n## Recent activity\n====")
     assert messages[-1]["content"].endswith("## Task\nTweet!")
 
 
@@ -190,11 +189,13 @@ async def test_after_its_tools_have_answered_the_model_is_not_asked_again(soul: 
     with_more = await manager.assemble(question.content, conversation=step, memories=["x"])
     answered = [*step, AIMemory(content="Yes.")]
     again = await manager.assemble(question.content, conversation=answered)
-    cut = await manager.assemble(question.content, conversation=step, budget=105)
+    cut = await manager.assemble(question.content, conversation=step, budget=60)
 
     assert [each["role"] for each in bare.messages().messages][1:] == ["user", "assistant", "tool"]
-    assert "Oslo" not in str(with_more.messages().messages[-1])
-    assert "## Relevant memories" in str(with_more.messages().messages[-1])
+    asked, *since = with_more.messages().messages[1:]
+    assert "## Relevant memories" in asked["content"]
+    assert asked["content"].endswith(question.content)
+    assert since == bare.messages().messages[2:]
     for context in (again, cut):  # asked anew, or no longer in the conversation
         assert context.messages().messages[-1] == {"role": "user", "content": question.content}
     for context in (bare, with_more, again, cut):
@@ -239,7 +240,7 @@ async def test_who_has_learnt_the_mark_of_a_conversation_cannot_use_it(soul: Pat
     assert outside.marks[0] != mark
 
 
-async def test_marks_are_made_per_conversation_and_per_call(soul: Path) -> None:
+async def test_marks_are_made_per_conversation_and_per_task(soul: Path) -> None:
     manager = ContextManager(soul)
     other = [HumanMemory(content="Other")]
 
@@ -250,7 +251,10 @@ async def test_marks_are_made_per_conversation_and_per_call(soul: Path) -> None:
 
     assert one.marks[0] == two.marks[0]
     assert len({one.marks[0], three.marks[0], foreign.marks[0]}) == 3
-    assert one.marks[1] != two.marks[1]
+    four = await manager.assemble("Stop", conversation=CONVERSATION)
+    assert len({one.marks[1], three.marks[1], four.marks[1], foreign.marks[1]}) == 4
+    learnt = [*CONVERSATION, HumanMemory(content=one.marks[1])]
+    assert (await manager.assemble("Go", conversation=learnt)).marks[1] != one.marks[1]
 
 
 async def test_processes_that_share_a_secret_use_the_same_mark(soul: Path) -> None:

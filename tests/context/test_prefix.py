@@ -96,3 +96,21 @@ async def test_a_changed_persona_changes_the_prefix(soul: Path) -> None:
 
     assert one.prefix != two.prefix
     assert two.prefix.startswith("You are someone else.\n\n")
+
+
+async def test_while_a_model_calls_tools_each_step_repeats_all_messages_before(soul: Path) -> None:
+    manager, sent = ContextManager(soul), []
+    history: list[MemoryItem] = [HumanMemory(content="Is it cold?", created_at=START)]
+
+    for step in range(3):
+        context = await manager.assemble("Is it cold?", conversation=history, memories=["fact"])
+        sent.append(context.messages().messages)
+        call = {"id": f"c{step}", "name": "look", "arguments": {}}
+        history += [
+            AIMemory(content="", tool_calls=[call]),
+            ToolMemory(content="no", tool_call_id=f"c{step}"),
+        ]
+
+    for one, two in pairwise(sent):
+        assert two[: len(one)] == one
+    assert "fact" in str(sent[0])

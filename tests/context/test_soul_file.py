@@ -98,8 +98,9 @@ async def test_an_agent_may_have_no_persona(
     assert list(context.parts) == ["notice", "summary", "task"]
     assert context.text.startswith(NOTICE)
     assert context.prefix.startswith(NOTICE)
-    assert context.messages().messages[0] == {"role": "system", "content": NOTICE}
-    assert context.messages("anthropic").system == NOTICE
+    assert [each["role"] for each in context.messages("openai")] == ["user"]
+    assert context.messages("openai")[0]["content"].startswith(NOTICE)
+    assert context.messages("anthropic").system == ""
     with pytest.raises(FileNotFoundError):
         await ContextManager().assemble("Go")
 
@@ -115,7 +116,7 @@ async def test_a_persona_may_be_given_itself() -> None:
     context = await ContextManager(persona).assemble("Go")
 
     assert context.sections[0].text == "You are Ada.\n\nYou count."
-    assert list((await ContextManager(Soul()).assemble("Go")).parts) == ["notice", "task"]
+    assert list((await ContextManager(Soul()).assemble("Go")).parts) == ["task"]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])

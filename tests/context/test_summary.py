@@ -61,7 +61,7 @@ async def test_a_summary_gains_neither_trust_nor_the_systems_role(soul: Path) ->
 async def test_no_summary_is_no_section(soul: Path, nothing: str | None) -> None:
     context = await ContextManager(soul).assemble("Go", summary=nothing)
 
-    assert list(context.parts) == ["persona", "notice", "task"]
+    assert list(context.parts) == ["persona", "task"]
     assert len(context.messages().messages) == 2
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from benchmarks._chat_templates import refusals
 from google import genai
 from tests.integrations.model_provider import Provider, running_provider
 
-from orbiter.memory import AgentMemory, sync
+from orbiter.memory import AgentMemory, Soul, sync
 from orbiter.memory.agent import Chat
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.clients import wrap
@@ -296,3 +297,33 @@ def test_what_is_no_client_is_refused_and_one_can_be_left_as_it_is(
         wrap(object(), alice)
     with pytest.raises(QueryError, match="handle of a scope"):
         wrap(client, client)  # type: ignore[arg-type]
+
+
+def test_the_system_text_of_a_call_and_ours_are_one_message(provider: Provider) -> None:
+    with sync.AgentMemory("memory://", embeddings=None, persona=Soul(name="Nova")) as memory:
+        alice = memory.scope(user_id="alice")
+        client = alice.wrap(_openai(provider))
+        brief, kind = ({"role": "system", "content": text} for text in ("Be brief.", "Be kind."))
+        said: Any = [brief, _user("I have a cat"), kind]
+
+        client.chat.completions.create(model="m", messages=said)
+        client.chat.completions.create(model="m", messages=[brief, _user("What is its name?")])  # type: ignore[list-item]
+        client.responses.create(model="m", instructions="Be brief.", input="Well?")
+
+        first, second, third = provider.requests
+        for request in (first, second):
+            assert list(refusals(request["messages"])) == []
+        assert first["messages"][0]["content"] == "Be brief.\n\nBe kind.\n\nYou are Nova."
+        assert second["messages"][0]["content"] == "Be brief.\n\nYou are Nova."
+        assert third["instructions"] == "Be brief.\n\nYou are Nova."
+        assert [entry["role"] for entry in third["input"]][:1] == ["user"]
+
+
+def test_where_nothing_is_remembered_nothing_is_added(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    said: Any = [{"role": "system", "content": "Be brief."}, _user("Hi")]
+
+    wrap(_openai(provider), alice).chat.completions.create(model="m", messages=said)
+
+    assert provider.requests[-1]["messages"] == said

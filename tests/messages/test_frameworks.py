@@ -327,9 +327,9 @@ def test_a_file_of_every_provider_is_written_as_a_document(format: Any) -> None:
     assert "text" in asked["content"][0]  # without one, Bedrock takes no document
     for request in to_pydantic_ai(items):
         prompt: Any = request.parts[0]
-        (file_part,) = prompt.content
-        assert (file_part.data, file_part.media_type) == (b"%PDF report", "application/pdf")
-        assert file_part.identifier == "my_report.pdf"
+        for file_part in prompt.content:
+            assert (file_part.data, file_part.media_type) == (b"%PDF report", "application/pdf")
+            assert file_part.identifier == "my_report.pdf"
 
 
 @pytest.mark.parametrize("format", FORMATS)

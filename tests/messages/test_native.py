@@ -166,5 +166,5 @@ def test_a_custom_call_whose_input_is_no_text_is_sent_as_text() -> None:
 
     written = to_messages(items, "openai").messages
 
-    assert written[0]["tool_calls"][0]["custom"]["input"] == '{"run": "ls"}'
+    assert written[1]["tool_calls"][0]["custom"]["input"] == '{"run": "ls"}'
     assert validate(written, "openai") == []

@@ -22,11 +22,12 @@ from tests.messages._strategies import (
 from orbiter.memory.conversation.windows import OpenGroup, complete_tool_groups
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
-from orbiter.memory.messages._common import legal_name
-from orbiter.memory.messages._parts import translated
+from orbiter.memory.messages._common import OPENING, legal_name
 from orbiter.memory.model.items import (
     AIMemory,
+    HumanMemory,
     MemoryItem,
+    SystemMemory,
     ToolMemory,
     calls_of,
     result_id,
@@ -196,59 +197,34 @@ def test_writing_leaves_the_items_as_they_were(items: list[MemoryItem]) -> None:
     assert items == before
 
 
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
 @thorough
-@given(histories.map(apart))
-def test_chat_messages_read_back_as_the_same_items(items: list[MemoryItem]) -> None:
-    written = to_messages(items, "openai").messages
+@given(items=histories.map(bare))
+def test_messages_read_back_as_the_same_items(format: Format, items: list[MemoryItem]) -> None:
+    read = from_messages(to_messages(items, format).messages, format)
 
-    read = from_messages(written, "openai")
-
-    # A turn of nothing but another provider's search is not sent; a picture may be a word.
-    sent = [
-        item
-        for item in (translated(each, "openai") for each in conversation(items))
-        if item.content or calls_of(item) or "openai" in item.native or not item.native
-        or role_of(item) != "ai"
-    ]  # fmt: skip
-    # Nor are blanks beside another provider's picture: OpenAI refuses such a text.
-    heard = [
-        item.model_copy(update={"content": said.content and item.content})
-        if item.native and role_of(item) == "human" and item.content.isspace()
-        else item
-        for item, said in zip(sent, read, strict=True)
-    ]
-    assert meanings(read) == meanings(heard)
+    assert meanings(read) == meanings(arranged(conversation(items), format))
 
 
-@thorough
-@given(histories.map(bare))
-def test_responses_entries_read_back_as_the_same_items(items: list[MemoryItem]) -> None:
-    written = to_messages(items, "openai-responses").messages
-
-    read = from_messages(written, "openai-responses")
-
-    assert meanings(read) == meanings(joined_turns(conversation(items)))
-
-
-def joined_turns(items: Sequence[MemoryItem]) -> list[MemoryItem]:
-    """Return *items* with a text and wordless calls directly after it as the one turn they are.
-
-    The wire has no mark between the two: a message entry, then call entries.
-    """
-    joined: list[MemoryItem] = []
-    for item in items:
-        last = joined[-1] if joined else None
-        if (
-            isinstance(item, AIMemory)
-            and item.tool_calls
-            and not item.content
-            and isinstance(last, AIMemory)
-            and not last.tool_calls
-        ):
-            joined[-1] = AIMemory(content=last.content, tool_calls=item.tool_calls)
+def arranged(items: Sequence[MemoryItem], format: Format) -> list[MemoryItem]:
+    """Return *items* as they are sent: one system message, neighbours joined, the user first."""
+    systems = [item.content for item in items if role_of(item) == "system" and item.content]
+    said: list[MemoryItem] = [SystemMemory(content="\n\n".join(systems))] if systems else []
+    is_chat, opening = format == "openai", {"content": OPENING}
+    for item in (item for item in items if role_of(item) != "system"):
+        last = said[-1] if said else None
+        if isinstance(item, HumanMemory) and isinstance(last, ToolMemory) and is_chat:
+            said.append(AIMemory(**opening))
+        if isinstance(item, AIMemory) and (last is None or role_of(last) == "system"):
+            said.append(HumanMemory(**opening))
+            last = None
+        is_run = last is not None and role_of(last) == role_of(item) and not calls_of(last)
+        if last is not None and is_run and not result_id(item):
+            text = "\n\n".join(filter(None, (last.content, item.content)))
+            said[-1] = item.model_copy(update={"content": text})
         else:
-            joined.append(item)
-    return joined
+            said.append(item)
+    return said
 
 
 @thorough

@@ -69,6 +69,7 @@ _MAX_EXTRA = 40
 _ROUND, _MESSAGE = 2, 32
 """How many messages a round is likely to have, and how many tokens a message."""
 _FEWEST, _LIMIT = 8, 500  # messages that are asked for at a time
+_CONTINUE = "Continue."
 _MAX_NAMED = 1_000
 """Messages that are left out of a search one by one."""
 
@@ -304,15 +305,15 @@ class Chat(ScopedHandle):
     ) -> "Context":
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
-        Without *task*, it is the newest message of the user. Never over *budget*, always legal in
-        *format*. The summary stands for what is too old to be shown as it was said. Memories come
-        from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        those from so trusted a source. What answers less than *min_relevance* is left out. *spread*
-        is that of `recall`.
+        Without *task*, it is the newest message of the user; if the model has answered that, it is
+        asked to continue. Never over *budget*, always legal in *format*. The summary stands for
+        what is too old to be shown as it was said. Memories come from the scope of the handle, so
+        also from its other conversations; with *min_trust*, only those from so trusted a source.
+        What answers less than *min_relevance* is left out. *spread* is that of `recall`.
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
-        question = task if task is not None else _last_question(said)
+        question, asked = (task, task) if task is not None else _question(said)
         ask = partial(self._handle.recall, question, min_trust=min_trust, spread=spread)
         ask = partial(ask, min_relevance=min_relevance or 0.0)
         recalled = await self._recalled(ask, said, memory_limit)
@@ -324,7 +325,7 @@ class Chat(ScopedHandle):
             while True:
                 memories = [hit for hit in hits if hit.item.id not in in_chat][:memory_limit]
                 context = await self._chats.assembler.assemble(
-                    question,
+                    asked,
                     recent=recent,
                     conversation=said,
                     summary=summary,
@@ -473,13 +474,19 @@ def _is_too_old(dropped: "Dropped") -> bool:
     return dropped.section == "conversation" and dropped.reason == "budget"
 
 
-def _last_question(items: Sequence[MemoryItem]) -> str:
-    if items and role_of(items[-1]) == "ai" and not calls_of(items[-1]):
+def _question(items: Sequence[MemoryItem]) -> tuple[str, str]:
+    """Return what memories are to be recalled for, and what the model is asked.
+
+    Both are the newest message of the user. If the model has answered it, it is asked to continue:
+    chat templates want the user to speak last.
+    """
+    spoken = [item for item in reversed(items) if role_of(item) not in ("system", None)]
+    texts = (item.content for item in spoken if role_of(item) == "human")
+    question = next((text for text in texts if text.strip()), "")
+    if spoken and role_of(spoken[0]) == "ai" and not calls_of(spoken[0]):
+        return question or spoken[0].content.strip() or _CONTINUE, _CONTINUE
+    if not question:
         raise QueryError(
-            "the last message is the model's answer; add the next message, or give the task: "
-            '`chat.context("…")`'
+            'the user has said nothing in this chat yet; give the task: `chat.context("…")`'
         )
-    for item in reversed(items):
-        if role_of(item) == "human" and item.content.strip():
-            return item.content
-    raise QueryError('this chat has no messages yet; give the task: `chat.context("…")`')
+    return question, question

@@ -98,7 +98,7 @@ class Context:
     """What was left out, and why."""
     prefix: str = field(repr=False)
     """The beginning of `text` that the next turn repeats, unless the persona or the summary
-    changes or the conversation is cut. As messages it is all but the last one."""
+    changes or the conversation is cut. As messages it is all before the one that asks."""
     prefix_tokens: int
     marks: tuple[str, str] = field(repr=False)
     """The mark of the summary's and the conversation's fences, and that of the others;
@@ -131,9 +131,9 @@ class Context:
     def messages(self, format: Format | None = None) -> ProviderMessages:
         """Return the same as messages the provider accepts, in the context's own format or another.
 
-        The persona is the system's, the summary is fenced and the user's, the conversation stands
-        in its own roles, and the last message is the user's: what was remembered, fenced, and the
-        task.
+        The persona is the system's, the summary is fenced and the user's, and the conversation
+        stands in its own roles. The message that asks holds what was remembered, fenced, and the
+        task. It is the last one, or that which tools have answered since.
         """
         return to_messages(self._items, self.format if format is None else format)
 

@@ -23,7 +23,6 @@ from orbiter.memory.context.prompt_fence import (
     entry_line,
     escape,
     message_line,
-    new_mark,
 )
 from orbiter.memory.conversation.tokens import (
     MESSAGE_TOKENS,
@@ -388,7 +387,11 @@ class _Counts(dict[str, int]):
 
 
 def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:
-    """Return the mark that stays the same from turn to turn, and the one of this call alone."""
+    """Return the mark that stays the same from turn to turn, and the one of this task alone.
+
+    The latter is the same for as long as a model calls tools, so that what it was sent before can
+    be used again.
+    """
     around = (parts.persona, NOTICE, parts.task)
     said = [item.content for item in parts.history]
     if parts.summary:
@@ -397,7 +400,8 @@ def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:
         stable = derive_mark(secret, f"summary\0{parts.summary}", avoid=(*around, *said))
     else:
         stable = derive_mark(secret, _name(parts.history), avoid=around)
-    return stable, new_mark(avoid=(*around, *said, parts.summary))
+    name = f"recalled\0{_name(parts.history)}\0{parts.task}"
+    return stable, derive_mark(secret, name, avoid=(*around, *said, parts.summary, stable))
 
 
 def _name(history: Sequence[MemoryItem]) -> str:

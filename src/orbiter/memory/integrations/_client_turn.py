@@ -21,7 +21,7 @@ from orbiter.memory.integrations._resent_history import (
     one_at_a_time,
     read_stored,
 )
-from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, read_on
+from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, codec_for, read_on
 from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
 from orbiter.memory.tasks.offload import MANY, apart
@@ -247,7 +247,7 @@ async def _complete(
             f"wrapped client is {turn.budget:,}; raise that"
         )
     sent = await turn.begin(format, others, turn.budget - taken)
-    messages = [*sent[name], *prefill]
+    messages = codec_for(format).arrange([*sent[name], *prefill])
     return {name: messages, **{key: value for key, value in sent.items() if key != name}}
 
 
@@ -255,9 +255,20 @@ async def _openai(turn: Turn, body: Body, *, format: Format, name: str) -> Body:
     messages = _listed(body.get(name) or [], format)
     systems = [each for each in messages if each.get("role") in _OF_SYSTEM]
     others = [each for each in messages if each.get("role") not in _OF_SYSTEM]
-    taken = sum(_cost(each.get("content")) for each in systems) + _cost(body.get("instructions"))
+    instructions = body.get("instructions")
+    taken = sum(_cost(each.get("content")) for each in systems) + _cost(instructions)
     sent = await _complete(turn, format, name, body, others, taken)
-    return body if sent is None else {**body, name: [*systems, *sent[name]]}
+    if sent is None:
+        return body
+    # The call's own text first: it stays the same from call to call, whatever is remembered.
+    messages = codec_for(format).arrange([*systems, *sent[name]])
+    if not instructions or not isinstance(instructions, str) or not messages:
+        return {**body, name: messages}
+    own, rest = messages[0], messages[1:]
+    if own.get("role") not in _OF_SYSTEM or not isinstance(own.get("content"), str):
+        return {**body, name: messages}
+    # A server of open models makes a system message of them, and there can be only one.
+    return {**body, name: rest, "instructions": f"{instructions}\n\n{own['content']}"}
 
 
 async def _chat_completions(turn: Turn, body: Body) -> Body:

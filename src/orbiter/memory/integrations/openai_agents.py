@@ -14,7 +14,7 @@ from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.errors import MessageError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, shielded
-from orbiter.memory.messages import Format, from_messages, to_messages
+from orbiter.memory.messages import Format, codec_for, from_messages
 from orbiter.memory.model.items import MemoryItem, calls_of, role_of
 from orbiter.memory.model.key_value import Delete, Entry, Put
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
@@ -271,7 +271,7 @@ def _as_it_is(row: _Row, stored: MemoryItem | None) -> _Row:
         return row
     if role_of(stored) == "tool":
         return row._replace(item={**row.item, "output": stored.content})
-    edited = to_messages([stored], _FORMAT)
+    edited = codec_for(_FORMAT).encode([[stored]])
     return row._replace(item=edited[0]) if len(edited) == 1 else row
 
 

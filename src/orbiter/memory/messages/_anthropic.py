@@ -18,6 +18,7 @@ from orbiter.memory.messages._common import (
     block_types,
     build,
     joined_text,
+    joined_turns,
     kept,
     legal_name,
     list_faults,
@@ -47,7 +48,6 @@ from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 LABEL = "Anthropic"
 SYSTEM_OUTSIDE = True
-JOINS_TURNS = False
 HAS_CALL_IDS = True
 NEEDS_ROLE = True
 
@@ -71,29 +71,36 @@ def encode(units: Iterable[Unit]) -> list[Message]:
     """Return the messages of whole *units*, oldest first; system items are not among them."""
     ids = WireIds(_ID, 64)
     messages: list[Message] = []
-    after_results = False
     for unit in units:
         head = unit[0]
         role = role_of(head)
         if role not in {"human", "ai"}:
             continue
         wire = ids.name_calls(calls_of(head))
-        content = _content(head, wire)
-        if content and role == "human" and after_results:
-            # One user turn: what the person says follows the results it came with.
-            messages[-1]["content"] += _as_blocks(content)
-        elif content:
+        if content := _content(head, wire):
             name = "user" if role == "human" else "assistant"
             messages.append({"role": name, "content": content})
-        if content:
-            after_results = False
         if len(unit) > 1:
             results = [_result(item, wire) for item in unit[1:]]
             messages.append({"role": "user", "content": results})
-            after_results = True
-    if messages and messages[0]["role"] == "assistant":
-        messages.insert(0, {"role": "user", "content": OPENING})
     return messages
+
+
+def arrange(messages: Sequence[Message]) -> list[Message]:
+    """Return *messages* in turns that alternate; what a person says follows a tool's results."""
+    turns = joined_turns(messages, _joined)
+    if turns and turns[0]["role"] == "assistant":
+        turns.insert(0, {"role": "user", "content": OPENING})
+    return turns
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    if first["role"] != second["role"]:
+        return None
+    one, two = first["content"], second["content"]
+    if isinstance(one, str) and isinstance(two, str):
+        return {**first, "content": f"{one}\n\n{two}"}
+    return {**first, "content": [*_as_blocks(one), *_as_blocks(two)]}
 
 
 def _content(item: MemoryItem, wire: Mapping[str, str]) -> str | list[Message]:

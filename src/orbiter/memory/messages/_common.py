@@ -35,7 +35,7 @@ BEDROCK = "bedrock"
 IMAGE = "[image]"
 """What stands in a text for a picture."""
 OPENING = "…"
-"""The user turn put before a history that begins with the model, where a provider demands one."""
+"""What a turn says that is put in where chat templates demand one, and nobody spoke."""
 
 Fault = Callable[[Mapping[str, Any]], str | None]
 """Tells why a provider would refuse a block, whatever stands around it; `None` if it would not."""
@@ -180,6 +180,47 @@ def with_text(
         if index < len(blocks) and read(block) is None:
             written.append(copy_value(block))
     return written
+
+
+def joined_turns(
+    messages: Iterable[Message], join: Callable[[Message, Message], Message | None]
+) -> list[Message]:
+    """Return *messages* with neighbours joined; *join* returns `None` for two that stay apart."""
+    turns: list[Message] = []
+    for message in messages:
+        both = join(turns[-1], message) if turns else None
+        if both is None:
+            turns.append(message)
+        else:
+            turns[-1] = both
+    return turns
+
+
+def joined_content(
+    first: str | list[Message] | None, second: str | list[Message] | None, kind: str
+) -> str | list[Message]:
+    """Return two contents as one: texts with a blank line between, and all blocks in their order.
+
+    A text becomes a block of type *kind* beside other blocks. Two texts that meet are one block,
+    as most chat templates put nothing between blocks.
+    """
+    if not first or not second:
+        return first or second or ""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    *before, last = [{"type": kind, "text": first}] if isinstance(first, str) else first
+    head, *after = [{"type": kind, "text": second}] if isinstance(second, str) else second
+    if _is_plain_text(last) and _is_plain_text(head):
+        met = [{**last, "text": f"{last['text']}\n\n{head['text']}"}]
+    else:
+        met = [last, head]
+    blocks = [*before, *met, *after]
+    return blocks[0]["text"] if len(blocks) == 1 and _is_plain_text(blocks[0]) else blocks
+
+
+def _is_plain_text(block: Mapping[str, Any]) -> bool:
+    """Tell whether a block is a text and nothing else, such as a mark for a cache."""
+    return block.keys() == {"type", "text"} and type_of(block) in _TEXTS
 
 
 def kept(item: MemoryItem, format: Format, shape: type[_Shape]) -> _Shape:

@@ -15,6 +15,7 @@ from orbiter.memory.messages._common import (
     OPENING,
     build,
     joined_text,
+    joined_turns,
     json_text,
     kept,
     keys_of,
@@ -43,7 +44,6 @@ from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 LABEL = "Gemini"
 SYSTEM_OUTSIDE = True
-JOINS_TURNS = True
 HAS_CALL_IDS = False
 NEEDS_ROLE = False
 
@@ -69,7 +69,7 @@ def encode(units: Iterable[Unit]) -> list[Message]:
         if role not in {"human", "ai"}:
             continue
         parts = _parts(head)
-        _append(contents, "user" if role == "human" else "model", parts)
+        contents.append({"role": "user" if role == "human" else "model", "parts": parts})
         answers = {result_id(item): item for item in unit[1:]}
         # Ids are sent only where the model gave some; those made up here are nothing to it.
         written = [call for call in map(_call, parts) if call is not None]
@@ -79,19 +79,22 @@ def encode(units: Iterable[Unit]) -> list[Message]:
             for call, sent in pairs
             if call_id(call) in answers
         ]
-        _append(contents, "user", responses)
-    if contents and contents[0]["role"] == "model":
-        contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
-    return contents
+        contents.append({"role": "user", "parts": responses})
+    return [content for content in contents if content["parts"]]
 
 
-def _append(contents: list[Message], role: str, parts: list[Message]) -> None:
-    if not parts:
-        return
-    if contents and contents[-1]["role"] == role:
-        contents[-1]["parts"].extend(parts)
-    else:
-        contents.append({"role": role, "parts": parts})
+def arrange(messages: Sequence[Message]) -> list[Message]:
+    """Return *messages* in turns that alternate, the user's first."""
+    turns = joined_turns(messages, _joined)
+    if turns and turns[0]["role"] == "model":
+        turns.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
+    return turns
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    if _role(first) != _role(second):
+        return None
+    return {**first, "parts": [*first["parts"], *second["parts"]]}
 
 
 def _parts(item: MemoryItem) -> list[Message]:

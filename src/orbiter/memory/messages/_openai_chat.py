@@ -1,6 +1,8 @@
 """OpenAI Chat Completions: one item is one message.
 
-Every tool call id is answered by one `tool` message directly after, before any other message.
+Every tool call id is answered by one `tool` message directly after, before any other message. What
+`arrange` sees to OpenAI does not ask for: the chat templates of open models do, by which vLLM,
+llama.cpp and others that speak as OpenAI does refuse all else.
 """
 
 import time
@@ -10,11 +12,14 @@ from typing import Any
 from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
+    OPENING,
     WireIds,
     block_types,
     build,
     is_mapping_with,
+    joined_content,
     joined_text,
+    joined_turns,
     kept,
     keys_of,
     legal_name,
@@ -25,6 +30,7 @@ from orbiter.memory.messages._common import (
     objects_in,
     only_one,
     sound,
+    text_block,
     text_or_none,
     with_text,
 )
@@ -46,7 +52,6 @@ from orbiter.memory.model.tool_calls import call_id, call_json, call_name
 
 LABEL = "OpenAI"
 SYSTEM_OUTSIDE = False
-JOINS_TURNS = False
 HAS_CALL_IDS = True
 NEEDS_ROLE = True
 
@@ -58,6 +63,8 @@ _SPEECH = frozenset(("audio", "refusal", "reasoning", "reasoning_content", "thin
 """What an assistant's message may hold in place of content."""
 _SPOKEN = frozenset(("audio", "refusal"))
 """What of it says something to the user."""
+_THOUGHTS = frozenset(("reasoning", "reasoning_content", "thinking"))
+_SYSTEM = ("system", "developer")
 _BODIES = frozenset(("function", "custom"))
 _PARTS = frozenset(
     (
@@ -71,21 +78,83 @@ _PARTS = frozenset(
 def encode(units: Iterable[Unit]) -> list[Message]:
     """Return the messages of whole *units*, oldest first."""
     ids = WireIds(r"[\s\S]", 40)
-    messages = []
+    systems: list[Message] = []
+    others: list[tuple[MemoryItem, Mapping[str, str]]] = []
     for unit in units:
         wire = ids.name_calls(calls_of(unit[0]))
-        messages += [_message(item, wire) for item in unit if role_of(item) is not None]
-    return messages
+        for item in unit:
+            if role_of(item) == "system":
+                systems.append(_message(item, wire))
+            elif role_of(item) is not None:
+                others.append((item, wire))
+    roles = [None, *(role_of(item) for item, _ in others), None]
+    return systems + [
+        _message(item, wire, is_alone=roles[place] not in (roles[place - 1], roles[place + 1]))
+        for place, (item, wire) in enumerate(others, start=1)
+    ]
 
 
-def _message(item: MemoryItem, wire: Mapping[str, str]) -> Message:
+def arrange(messages: Sequence[Message]) -> list[Message]:
+    """Return *messages* as every chat template takes them; see `Codec.arrange`.
+
+    Mistral's templates leave tools out and want what is left to alternate: where a person speaks
+    directly after a tool, the model says something before.
+    """
+    systems = [message for message in messages if message["role"] in _SYSTEM]
+    others = [message for message in messages if message["role"] not in _SYSTEM]
+    turns = joined_turns(others, _joined)
+    if turns and turns[0]["role"] == "assistant":
+        turns.insert(0, {"role": "user", "content": OPENING})
+    said: list[Message] = [each for each in joined_turns(systems, _joined) if each.get("content")]
+    for turn in turns:
+        if turn["role"] == "user" and said and said[-1]["role"] == "tool":
+            said.append({"role": "assistant", "content": OPENING})
+        said.append(turn)
+    return said
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    """Return two messages as one, if they are of one role, and no tool's."""
+    role = first["role"]
+    is_system = role in _SYSTEM
+    if (role != second["role"] and not is_system) or role == "tool" or first.get("tool_calls"):
+        return None
+    if first.get("name") != second.get("name"):
+        first, second = _with_name_in_text(first), _with_name_in_text(second)
+    both = {**first, **second, "role": role}
+    for key in _THOUGHTS & first.keys() & second.keys():
+        if isinstance(first[key], str) and isinstance(second[key], str):
+            both[key] = f"{first[key]}\n\n{second[key]}"
+    both["content"] = joined_content(first.get("content"), second.get("content"), "text")
+    if not both["content"] and _needs_no_content(both):
+        both["content"] = None
+    return both
+
+
+def _with_name_in_text(message: Message) -> Message:
+    """Return the message of a person who has a name as one that says who speaks."""
+    rest = {key: value for key, value in message.items() if key != "name"}
+    name, content = message.get("name"), message["content"]
+    if not isinstance(name, str) or not content:
+        return rest
+    if isinstance(content, str):
+        return {**rest, "content": f"{name}: {content}"}
+    return {**rest, "content": [{"type": "text", "text": f"{name}:"}, *content]}
+
+
+def _message(item: MemoryItem, wire: Mapping[str, str], *, is_alone: bool = True) -> Message:
+    """Return the message of an item; one that is not alone is joined to its neighbour."""
     native = kept(item, "openai", dict)
+    if not is_alone:  # a message has room for one refusal, and for the sound of one answer
+        native = {key: value for key, value in native.items() if key not in _SPOKEN}
     role = _ROLES[role_of(item) or "human"]
     if role == "system" and native.get("role") == "developer":
         role = "developer"
     text, rest = _unspoken(item.content, native) if role == "assistant" else (item.content, native)
     message: Message = {"role": role, "content": text}
     parts = native.get("content")
+    if isinstance(parts, list) and role in _SYSTEM:
+        parts = [part for part in parts if text_block(part) is not None]
     if isinstance(parts, list):
         message["content"] = with_text(sound(parts), text, {"type": "text", "text": text}) or text
     message |= {k: v for k, v in rest.items() if k not in _OWN_KEYS and v is not None}

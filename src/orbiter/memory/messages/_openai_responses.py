@@ -12,10 +12,13 @@ from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
     IMAGE,
+    OPENING,
     WireIds,
     block_types,
     build,
+    joined_content,
     joined_text,
+    joined_turns,
     json_text,
     kept,
     keys_of,
@@ -50,7 +53,6 @@ from orbiter.memory.model.tool_calls import call_id, call_json, call_name
 
 LABEL = "OpenAI Responses"
 SYSTEM_OUTSIDE = False
-JOINS_TURNS = False
 HAS_CALL_IDS = True
 NEEDS_ROLE = False
 
@@ -83,6 +85,47 @@ def encode(units: Iterable[Unit]) -> list[Message]:
         elif role is not None:
             entries.append(_message(head, role))
     return entries
+
+
+def arrange(messages: Sequence[Message]) -> list[Message]:
+    """Return *messages* with one system message, first, and with neighbours joined.
+
+    Of the model's entries those are joined that are texts and nothing else: others have ids.
+    """
+    systems = [entry for entry in messages if _is_of_system(entry)]
+    others = [entry for entry in messages if not _is_of_system(entry)]
+    turns = joined_turns(others, _joined)
+    first = next((place for place, entry in enumerate(turns) if not is_setting(entry)), None)
+    if first is not None and _begins_talk(turns[first]):
+        turns.insert(first, {"role": "user", "content": OPENING})
+    said = [entry for entry in joined_turns(systems, _joined) if entry.get("content")]
+    return [*said, *turns]
+
+
+def _is_of_system(entry: Mapping[str, Any]) -> bool:
+    return is_message(entry) and entry.get("role") in ("system", "developer")
+
+
+def _begins_talk(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the model speaks in an entry, and not for a past that the provider has."""
+    return is_assistant(entry) and kind_of(entry) not in ("item_reference", "compaction")
+
+
+def _joined(first: Message, second: Message) -> Message | None:
+    """Return two messages as one, if one side says both."""
+    if not (is_message(first) and is_message(second)):
+        return None
+    is_system = _is_of_system(first) and _is_of_system(second)
+    if not is_system and first.get("role") != second.get("role"):
+        return None
+    one, two = first.get("content"), second.get("content")
+    if first.get("role") == "assistant" and not (_is_text(first) and _is_text(second)):
+        return None
+    return {**first, "content": joined_content(one, two, "input_text")}
+
+
+def _is_text(entry: Mapping[str, Any]) -> bool:
+    return entry.keys() == {"role", "content"} and isinstance(entry["content"], str)
 
 
 def _message(item: MemoryItem, role: str) -> Message:

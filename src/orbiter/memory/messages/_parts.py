@@ -16,7 +16,6 @@ from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_r
 from orbiter.memory.messages._common import (
     BEDROCK,
     IMAGE,
-    OPENING,
     joined_text,
     kept,
     objects_in,
@@ -65,8 +64,6 @@ def parts_of(item: MemoryItem) -> list[Part]:
         return [Part(item.content)] if item.content.strip() else []
     format: Format = next((name for name in _CODECS if name in item.native), "openai")
     written = _CODECS[format].encode([[item]])
-    if role_of(item) == "ai" and len(written) > 1 and _is_opening(written[0]):
-        written = written[1:]
     parts = [part for message in written for part in _READERS[format](message)]
     is_model = role_of(item) == "ai"
     if is_model and format == "openai":
@@ -84,12 +81,6 @@ def _with_speech(parts: list[Part], text: str) -> list[Part]:
     if "\n".join(part.text for part in parts if part.kind == "text") == text:
         return parts
     return [*(part for part in parts if part.kind != "text"), Part(text)]
-
-
-def _is_opening(message: Message) -> bool:
-    """Tell whether a codec has put a user's message before one of the model."""
-    texts = [part.get("text") for part in objects_in(message.get("parts"))]
-    return OPENING in (message.get("content"), *texts)
 
 
 def data_of(base64_text: str) -> bytes | None:

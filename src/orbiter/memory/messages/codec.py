@@ -49,8 +49,6 @@ class Codec(Protocol):
     """Its name for a person: `OpenAI Responses`."""
     SYSTEM_OUTSIDE: bool
     """Whether system text stands outside the messages."""
-    JOINS_TURNS: bool
-    """Whether turns of one role are joined to one message."""
     HAS_CALL_IDS: bool
     """Whether every tool call has an id on the wire."""
     NEEDS_ROLE: bool
@@ -58,6 +56,14 @@ class Codec(Protocol):
 
     def encode(self, units: "Iterable[Unit]") -> list[Message]:
         """Return the messages of whole *units*, oldest first."""
+        ...
+
+    def arrange(self, messages: Sequence[Message]) -> list[Message]:
+        """Return *messages* as every provider and chat template takes them.
+
+        At most one message is the system's, and it is the first; neighbours of one role are one
+        message; the user speaks first; results stay directly behind their calls.
+        """
         ...
 
     def decode(

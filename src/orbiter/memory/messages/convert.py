@@ -144,7 +144,8 @@ def to_messages(
 ) -> ProviderMessages:
     """Return *items* as messages the provider accepts, in order.
 
-    Items of kinds that take no part in a conversation are left out.
+    There is at most one system message, at the beginning; neighbours of one role are joined; the
+    user speaks first. Items of kinds that take no part in a conversation are left out.
     """
     codec = codec_for(format)
     walk = walk_units(newest_first(items), open_group)
@@ -155,7 +156,7 @@ def to_messages(
     if codec.SYSTEM_OUTSIDE:
         system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
     source = [item for unit in whole for item in unit]
-    return ProviderMessages(format, codec.encode(units), system, source=source)
+    return ProviderMessages(format, codec.arrange(codec.encode(units)), system, source=source)
 
 
 def _says_nothing(item: MemoryItem, format: Format) -> bool:

@@ -7,7 +7,7 @@ thoughts) is written where the other side has a form for it, and left out elsewh
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +69,41 @@ class Speech:
     results: list[Result]
 
 
-def _speeches(items: Sequence[MemoryItem]) -> list[Speech]:
+def _speeches(items: Sequence[MemoryItem], *, joins_results: bool = False) -> list[Speech]:
+    """Return what is said, as every chat template takes it: see `Codec.arrange`.
+
+    With *joins_results*, a tool's results and what the user says next are one message.
+    """
     ids = WireIds(_ID, _MAX_ID)
     units = [unit for _, unit in walk_units(newest_first(items))][::-1]
-    return [speech for unit in units if (speech := _speech(unit, ids)) is not None]
+    whole = [speech for unit in units if (speech := _speech(unit, ids)) is not None]
+    whole.sort(key=lambda speech: speech.role != "system")
+    filler = [Part(OPENING)]
+    said: list[Speech] = []
+    for speech in whole:
+        before = said[-1] if said else None
+        if before is not None and before.role == speech.role and not before.calls:
+            said[-1] = replace(speech, parts=_joined(before.parts, speech.parts))
+            continue
+        is_first = before is None or before.role == "system"
+        if speech.role == "ai" and is_first:
+            said.append(Speech("human", filler, [], []))
+        elif speech.role == "human" and before and before.results and not joins_results:
+            said.append(Speech("ai", filler, [], []))
+        said.append(speech)
+    return said
+
+
+def _joined(first: list[Part], second: list[Part]) -> list[Part]:
+    """Return parts in their order, with a blank line between two texts that meet."""
+    if not (first and second) or not all(_is_text(part) for part in (first[-1], second[0])):
+        return [*first, *second]
+    met = replace(first[-1], text=f"{first[-1].text}\n\n{second[0].text}")
+    return [*first[:-1], met, *second[1:]]
+
+
+def _is_text(part: Part) -> bool:
+    return part.kind == "text" and not part.kept and part.block is None
 
 
 def _speech(unit: Unit, ids: WireIds) -> Speech | None:
@@ -123,7 +154,7 @@ def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
     messages: list[Message] = []
     system: list[Message] = []
     names: set[str] = set()
-    for speech in _speeches(items):
+    for speech in _speeches(items, joins_results=True):
         blocks = [block for part in speech.parts for block in _bedrock(part)]
         if speech.role == "human":
             blocks += [block for part in speech.parts for block in _bedrock_documents(part, names)]
@@ -145,7 +176,7 @@ def to_bedrock(items: Sequence[MemoryItem]) -> dict[str, Any]:
 
 
 def _say(messages: list[Message], role: str, blocks: list[Message]) -> None:
-    """Append blocks; roles alternate, and the user's is the first."""
+    """Append blocks; roles alternate, and the user's is the first, also where it has no blocks."""
     if not blocks:
         return
     if not messages and role == "assistant":

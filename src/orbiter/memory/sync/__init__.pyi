@@ -866,11 +866,11 @@ class Chat(Blocking[agent.Chat]):
     ) -> Context:
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
-        Without *task*, it is the newest message of the user. Never over *budget*, always legal in
-        *format*. The summary stands for what is too old to be shown as it was said. Memories come
-        from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        those from so trusted a source. What answers less than *min_relevance* is left out. *spread*
-        is that of `recall`.
+        Without *task*, it is the newest message of the user; if the model has answered that, it is
+        asked to continue. Never over *budget*, always legal in *format*. The summary stands for
+        what is too old to be shown as it was said. Memories come from the scope of the handle, so
+        also from its other conversations; with *min_trust*, only those from so trusted a source.
+        What answers less than *min_relevance* is left out. *spread* is that of `recall`.
         """
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
