@@ -75,7 +75,7 @@ async def test_a_context_is_legal_for_every_provider(page: httpx.AsyncClient) ->
 
     assert all(each["problems"] == [] for each in sent.values())
     assert set(sent) == {"openai", "openai-responses", "anthropic", "gemini"}
-    assert sent["anthropic"]["sent"]["system"]
+    assert sent["anthropic"]["sent"]["messages"]
     assert "contents" in sent["gemini"]["sent"]
     assert "Valid for OpenAI" in html
     assert "Under budget" in html
