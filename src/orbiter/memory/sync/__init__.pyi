@@ -1190,7 +1190,8 @@ class LongTermMemory(Blocking[extraction.LongTermMemory]):
         """Have facts proposed from stored messages; return the drafts, which wait for a review.
 
         Each names the messages that it comes from, and is worth no more than the least trusted of
-        them. It may be repeated: the same messages propose the same once, and nothing that was
+        them. What memories said is no message: an answer of our own tools, or what stands behind a
+        fence. It may be repeated: the same messages propose the same once, and nothing that was
         accepted, discarded or forgotten. A failing extractor is an `ExtractionError`; then nothing
         is proposed.
         """
