@@ -96,7 +96,10 @@ async def _signed(session: "ScopeSession", done: Erasure, scope: MemoryMetadata 
         by=session.by,
         store=absolute_url(session.engine.url),
         program=f"orbiter-memory {version('orbiter-memory')}",
-        not_searched=await asyncio.to_thread(_replaced_copies, done.files),
+        not_searched=(
+            *dict.fromkeys(done.not_searched),  # a store may have been erased in two steps
+            *await asyncio.to_thread(_replaced_copies, done.files),
+        ),
     )
 
 
@@ -107,10 +110,10 @@ def _replaced_copies(files: Sequence[str]) -> tuple[str, ...]:
     store = Path(files[0])
     begin = f"{store.name}.replaced-"
     try:
-        copies = [str(each) for each in store.parent.iterdir() if each.name.startswith(begin)]
+        copies = sorted(each for each in store.parent.iterdir() if each.name.startswith(begin))
     except OSError:  # a folder that may not be listed; the report is made all the same
         return ()
-    return tuple(sorted(copies))
+    return tuple(f"`{each}`, a copy that `restore` kept: delete it" for each in copies)
 
 
 async def remove_map_file(url: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 __all__ = [
+    "IN_PAGES",
     "ConversationInfo",
     "Erasure",
     "ItemVersion",
@@ -123,6 +124,13 @@ _BESIDE = {
 """What goes with memories and entries, and is not counted in a dry run."""
 
 
+IN_PAGES = (
+    "the pages of Postgres and its write-ahead log, which have the bytes of removed rows until "
+    "others take their place: `vacuum()` of the store, or `VACUUM FULL`, rewrites the tables"
+)
+"""What `not_searched` says of Postgres: a disk has what no table shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """What `erase` removed and checked, or would remove. It is true when nothing is left."""
@@ -159,7 +167,8 @@ class Erasure:
     dry_run: bool = False
     """Whether it was only counted, and nothing was touched."""
     not_searched: tuple[str, ...] = ()
-    """Copies that `restore` kept beside a SQLite store; delete them."""
+    """Where copies may be that were not searched, and the way out: files that `restore` kept beside
+    a SQLite store, and the pages of Postgres."""
     api_keys: dict[str, str] = field(default_factory=dict, hash=False)
     """API keys that still open what was erased: their ids, each with the command that revokes it.
 

@@ -20,7 +20,7 @@ from orbiter.memory.backends.sql import erase
 from orbiter.memory.backends.sql.dialect import Args, Rows, Statement, Steps
 from orbiter.memory.backends.sql.erase import ErasureTarget, Span, scoped
 from orbiter.memory.backends.sql.erase_probes import Probe, Probes
-from orbiter.memory.model.reports import Erasure
+from orbiter.memory.model.reports import IN_PAGES, Erasure
 
 __all__ = [
     "BEHIND",
@@ -119,14 +119,19 @@ HORIZON = "SELECT (txid_current() % 4294967296)::text"
 
 _SEES = "age({0}) >= age($1::text::xid) AND {0} IS NOT NULL"
 BEHIND = (
-    "SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    "SELECT (SELECT count(*) FROM pg_stat_activity"
+    " WHERE (datname = current_database() OR datname IS NULL)"
     " AND pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'"
-    f" AND {_SEES.format('backend_xmin')})"
+    f" AND (({_SEES.format('backend_xmin')}) OR ({_SEES.format('backend_xid')})))"
     f" + (SELECT count(*) FROM pg_replication_slots WHERE {_SEES.format('xmin')})"
     " + (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
     " AND age(transaction) >= age($1::text::xid))"
 )
-"""How many there are who may still see what was there before a transaction of that number."""
+"""How many keep what was there before a transaction of that number: VACUUM leaves it to them.
+
+Those are who may still see it, whoever has written and not ended, which has a number and perhaps
+sees nothing, and standbys, which belong to no database.
+"""
 
 RIGHTS = (
     "SELECT bool_and(pg_has_role(relowner, 'USAGE')), pg_has_role('pg_read_all_stats', 'USAGE')"
@@ -376,7 +381,8 @@ class Scrubbing:
         except self._driver.failures as exc:
             problems = [f"{self._driver.translate(exc)}; then repeat the erasure"]
         tables, left = await self._read(lambda: look(self._dialect, wanted, traces, probes.ids))
-        return Erasure(tables=tables, probes=len(traces), problems=(*problems, *left))
+        found = (*problems, *left)
+        return Erasure(tables=tables, probes=len(traces), problems=found, not_searched=(IN_PAGES,))
 
     async def _drop_jobs(self, target: ErasureTarget) -> list[str]:
         """Have no server do anything for whom is erased, and keep no request and answer of it."""

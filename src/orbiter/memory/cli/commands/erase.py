@@ -171,8 +171,8 @@ async def erase(
             # Before the file is written: on a full disk, this is the only report.
             code = print_erasure(run, done)
             _write_report(file, done)
-        for copy in done.not_searched:
-            say(f"`{copy}` was not searched: a copy that `restore` kept; delete it", kind="note")
+        for place in done.not_searched:
+            say(f"not searched: {place}", kind="note")
         if not done.found:
             await _say_nothing(run, memory, scope)
         elif "user_id" in scope:

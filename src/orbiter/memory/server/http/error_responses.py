@@ -23,7 +23,7 @@ from orbiter.memory.auth import Key, KeyStore, Principal
 from orbiter.memory.auth.key_file import key_options
 from orbiter.memory.auth.principals import open_keys
 from orbiter.memory.errors import MemoryError, VersionConflict
-from orbiter.memory.model.reports import Erasure
+from orbiter.memory.model.reports import IN_PAGES, Erasure
 from orbiter.memory.wire import dump_error
 from orbiter.memory.wire.problems import REQUEST_ID, log_fault
 
@@ -202,11 +202,11 @@ def report_for(principal: Principal | None, done: Any) -> Any:
     if not isinstance(done, Erasure) or not _is_held(principal):
         return done
     _log(done.problems)
-    files, copies, problems = map(len, (done.files, done.not_searched, done.problems))
+    files, problems = len(done.files), len(done.problems)
     return replace(
         done,
         files=(_FILE,) * files,
-        not_searched=(_FILE,) * copies,
+        not_searched=tuple(each if each == IN_PAGES else _FILE for each in done.not_searched),
         problems=(_LEFT,) * problems,
         api_keys={each: f"orbiter-memory keys revoke {each}" for each in done.api_keys},
         store="",
