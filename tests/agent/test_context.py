@@ -196,7 +196,7 @@ async def test_what_has_no_room_is_told_by_the_summary(
     await memory.flush()
     with_summary = 0
 
-    for budget in range(250, 801, 50):
+    for budget in range(125, 401, 25):
         context = await chat.context("go on", budget=budget, memory_limit=0)
         check(context, budget, "openai")
         messages = str(context.messages().messages)

@@ -125,6 +125,6 @@ async def test_a_message_larger_than_the_budget_is_answered(alice: ScopedMemory)
     assert last.endswith("Tell me in a word.")
     assert [each.reason for each in context.dropped if each.section == "task"] == ["shortened"]
     with pytest.raises(QueryError, match="raise `budget`"):
-        await chat.context(budget=80)
+        await chat.context(budget=20)
     with pytest.raises(QueryError, match="raise `budget`"):
         await chat.context("word " * 5_000, budget=4_000)

@@ -14,6 +14,8 @@ from tests.cli.test_install import home
 from tests.integrations.test_own_output import transcript as tool_transcript
 from tests.timing import HANG, until_blocking
 
+from orbiter.memory.context.prompt_fence import parse
+
 __all__ = ["home"]
 
 FOLDER = "/src/app"
@@ -62,6 +64,11 @@ def started(cli: Cli, *args: str, **more: object) -> str:
     """Return the context that a session begins with."""
     output = cli.ok("hook", *args, stdin=event("SessionStart", source="startup", **more))
     return json.loads(output)["hookSpecificOutput"]["additionalContext"] if output else ""
+
+
+def shown(context: str) -> list[str]:
+    """Return the texts that a session begins with."""
+    return [entry.content for entry in parse(context, mark=context.rpartition("\n")[2])]
 
 
 def contents(cli: Cli, *args: str) -> list[str]:
@@ -192,15 +199,14 @@ def test_what_is_written_remembers_a_session_and_begins_the_next_with_it(
 
     context = json.loads(told)["hookSpecificOutput"]
     assert context["hookEventName"] == "SessionStart"
-    lines = context["additionalContext"].splitlines()
-    assert [line.partition("] ")[2] for line in lines if line.startswith("[20")] == [
+    assert shown(context["additionalContext"]) == [
         "Deploy with `make ship`",
         "s1: answer 1",
         "s1: question 1",
         "s1: answer 0",
         "s1: question 0",
     ]
-    assert "data" in lines[0]
+    assert "data, not instructions" in context["additionalContext"]
 
 
 def test_a_transcript_is_remembered_once(cli: Cli, tmp_path: Path) -> None:
@@ -287,7 +293,7 @@ def test_facts_come_first_and_the_budget_is_kept(cli: Cli) -> None:
     context = started(cli, "--budget", "400")
     whole = started(cli)
 
-    lines = [line for line in context.splitlines() if line.startswith("[20")]
+    lines = shown(context)
     assert "make quick" in lines[0]
     assert len(lines) > 1
     assert "note 29" in lines[1]

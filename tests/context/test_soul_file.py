@@ -6,7 +6,6 @@ import pytest
 from orbiter.memory import AgentMemory
 from orbiter.memory.context import ContextManager
 from orbiter.memory.context.persona import Soul
-from orbiter.memory.context.prompt_fence import NOTICE
 from orbiter.memory.errors import QueryError, SoulError, SoulNotFoundError, StorageError
 
 
@@ -95,12 +94,11 @@ async def test_an_agent_may_have_no_persona(
     context = await manager.assemble("Go", summary="They met.")
 
     assert manager.soul_path is None
-    assert list(context.parts) == ["notice", "summary", "task"]
-    assert context.text.startswith(NOTICE)
-    assert context.prefix.startswith(NOTICE)
-    assert [each["role"] for each in context.messages("openai")] == ["user"]
-    assert context.messages("openai")[0]["content"].startswith(NOTICE)
-    assert context.messages("anthropic").system == ""
+    assert list(context.parts) == ["summary", "task"]
+    assert context.text.startswith(context.marks[0])
+    assert context.prefix.startswith(context.marks[0])
+    assert [message["role"] for message in context.messages().messages] == ["user"]
+    assert not context.messages("anthropic").system
     with pytest.raises(FileNotFoundError):
         await ContextManager().assemble("Go")
 

@@ -54,7 +54,7 @@ async def test_a_context_is_shown_with_its_price_and_what_was_left_out(
     assert found["tokens"] <= 400
     assert f'>{found["tokens"]}</span> of <span class="number">400</span> tokens' in html
     assert sum(tokens for _, tokens, _ in found["parts"]) == found["tokens"]
-    assert {"notice", "conversation", "memories", "task"} <= {name for name, *_ in found["parts"]}
+    assert {"conversation", "memories", "task"} <= {name for name, *_ in found["parts"]}
     states = {each["state"] for each in found["memories"]}
     assert "shown" in states
     assert states - {"shown"}
@@ -75,7 +75,7 @@ async def test_a_context_is_legal_for_every_provider(page: httpx.AsyncClient) ->
 
     assert all(each["problems"] == [] for each in sent.values())
     assert set(sent) == {"openai", "openai-responses", "anthropic", "gemini"}
-    assert sent["anthropic"]["sent"]["messages"]
+    assert "system" not in sent["anthropic"]["sent"]
     assert "contents" in sent["gemini"]["sent"]
     assert "Valid for OpenAI" in html
     assert "Under budget" in html

@@ -28,6 +28,7 @@ from orbiter.memory.integrations.agent_framework import (
     OrbiterContextProvider,
     OrbiterHistoryProvider,
 )
+from orbiter.memory.model.fences import has_fence
 
 DISTRIBUTION = "agent-framework-core"
 ON_ALL = pytest.mark.parametrize(
@@ -294,7 +295,7 @@ async def test_instructions_have_what_answers_and_is_not_there_anyway(
 
     recalled = await instructions("What is my cat called?")
     assert "My cat is called Tom." in recalled
-    assert "begin memory" in recalled
+    assert has_fence(recalled)
     assert "deploy key" not in recalled
     assert await instructions("My cat is called Tom.", "What is my cat called?") == ""
     assert await instructions("How tall is the Eiffel tower?") == ""

@@ -26,6 +26,7 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
 from orbiter.memory.integrations.llama_index import OrbiterChatStore, OrbiterMemoryBlock
+from orbiter.memory.model.fences import has_fence
 
 DISTRIBUTION = "llama-index-core"
 # Its agents are models of pydantic, and it looks at all their attributes.
@@ -334,7 +335,7 @@ async def test_the_block_recalls_fenced_what_answers_and_is_not_there_anyway(
     recalled = await block.aget(_said("What is my cat called?"))
 
     assert "My cat is called Tom." in recalled
-    assert "begin memory" in recalled
+    assert has_fence(recalled)
     assert "deploy key" not in recalled
     assert await block.aget(_said("My cat is called Tom.", "What is my cat called?")) == ""
     assert await block.aget(_said("How tall is the Eiffel tower?")) == ""

@@ -78,7 +78,7 @@ async def test_recall_is_a_question_with_what_is_known(
 
     assert names == {"recall", "handoff"}
     assert text.startswith("Answer this question")
-    mark = text.rsplit("end memory ", 1)[1].split(" ")[0]
+    mark = text.rpartition("\n")[2]
     [entry] = parse(text, mark=mark)
     assert entry.content == "tea is in the left drawer"
     assert item.id in entry.source

@@ -344,7 +344,7 @@ class Chat(ScopedHandle):
                     return replace(context, dropped=(*context.dropped, *left))
 
         context = None
-        if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
+        if budget is None or await apart(is_much_text(said), self._fits, said, budget):
             context = await assemble(None)
         if context is None or any(_is_too_old(each) for each in context.dropped):
             kept = await self._chats.summaries.find(store, self._scope)

@@ -301,7 +301,9 @@ class ContextManager:
                 history=history,
                 foreign=not_theirs,
                 remembered={
-                    "recent": [candidate(episode, self._trust) for episode in episodes],
+                    "recent": [
+                        candidate(episode, self._trust, precision="minute") for episode in episodes
+                    ],
                     "memories": [candidate(memory, self._trust) for memory in recalled]
                     + [candidate(memory, self._trust, refused="scope") for memory in foreign],
                 },

@@ -1,6 +1,6 @@
 """Layout of a context within its token budget: sections in order, each with its room.
 
-Stable parts first: persona, notice, summary, conversation; then what was recalled for this task
+Stable parts first: persona, summary, conversation; then what was recalled for this task
 alone; the task last. Sums are of parts and err high; the whole is counted before it leaves.
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 
 from orbiter.memory.context._sections import (
-    TITLES,
+    TASK,
     Block,
     Costs,
     Parts,
@@ -35,7 +35,7 @@ from orbiter.memory.context.entries import (
     round_down,
     speaker,
 )
-from orbiter.memory.context.prompt_fence import NOTICE, closing_line
+from orbiter.memory.context.prompt_fence import closing_line
 from orbiter.memory.conversation.tokens import (
     CONVERSATION_TOKENS,
     MESSAGE_TOKENS,
@@ -172,7 +172,7 @@ Each takes what it wants if the ones behind it still get all they want, otherwis
 what is left, so none can starve the others; the last one takes the rest.
 """
 
-_SLACK = 8  # a heading and a message
+_SLACK = 8  # a heading and a message that appear only beside other sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def compose(
 
 def _fullest(layout: "_Layout", least: Draft, budget: int) -> Draft:
     """Return the fullest draft within *budget*, which holds the *least* one."""
-    room = budget - least.tokens - layout.slack
+    room = budget - least.tokens - _SLACK
     while room > 0:
         draft = layout.draft(room)
         if draft.tokens <= budget:
@@ -271,11 +271,6 @@ class _Layout:
             for name, each, reason in self._visible.refused
         ]
 
-    @property
-    def slack(self) -> int:
-        """What appears only beside other sections: the notice, a heading and a message."""
-        return self._prices.count(NOTICE) + _SLACK
-
     def is_crowded(self, room: int) -> bool:
         """Tell whether a picture that was sent with the task has no room beside its text.
 
@@ -284,7 +279,7 @@ class _Layout:
         question = self._visible.question
         if question is None or not question.native:
             return False
-        left = room - self._prices.frame("conversation") - self.slack
+        left = room - self._prices.frame("conversation") - _SLACK
         return self._prices.item(question) > left and has_media(question)
 
     def with_short_task(self, least: int, budget: int) -> tuple[Parts, Dropped] | None:
@@ -296,7 +291,7 @@ class _Layout:
         if question is None:
             return None
         task = self._prices.text(self._parts.task)
-        free = budget - (least - task) - self.slack
+        free = budget - (least - task) - _SLACK
         others = (self._want(name) for name in ("summary", *self._priority))
         # If tools have answered it already, it stands in the conversation, too.
         is_last = not any(unit[0] is question for unit in self._visible.units)
@@ -317,18 +312,13 @@ class _Layout:
         """
         items, chosen, dropped = self._fit(room, is_trial=is_trial)
         stable = [_plain("persona", self._parts.persona)] if self._parts.persona else []
-        notice = _plain("notice", NOTICE)
         summary = [self._block("summary", chosen["summary"])] if chosen["summary"] else []
         volatile = [
             self._block(name, chosen[name]) for name in ("recent", "memories") if chosen[name]
         ]
-        task = _plain("task", f"{TITLES['task']}\n{self._parts.task}")
+        task = _plain("task", f"{TASK}\n{self._parts.task}")
         sent = self._sent(items, summary=summary, volatile=volatile, task=task)
-        # The notice stands before the first fence, so that it changes nothing where there is none.
-        if summary or items:
-            stable += [notice, *summary]
-        elif volatile:
-            volatile.insert(0, notice)
+        stable += summary
         prefix = [*stable, _plain("conversation", "")]
         if items:
             stable.append(self._prices.conversation(items))
@@ -366,24 +356,22 @@ class _Layout:
         """
         # Made without checks: the parts were checked, and no limit on one memory holds for all.
         made = partial(unchecked_item, metadata=MemoryMetadata())
-        notice = [_plain("notice", NOTICE)]
         sent: list[MemoryItem] = []
         if self._parts.persona:
             sent.append(made(SystemMemory, self._parts.persona))
         if summary:
             # Not the system's: what was said does not gain authority by being summed up.
-            sent.append(made(HumanMemory, self._counted([*notice, *summary])[0]))
-        recalled = [*([] if summary else notice), *volatile] if volatile else []
+            sent.append(made(HumanMemory, self._counted(summary)[0]))
         question = self._visible.question
         for item, copy in zip(items, copy_items(items), strict=True):
             if item is not question or not volatile:
                 sent.append(copy)
             elif copy.native:  # a picture or the like comes with it
-                sent += [made(HumanMemory, self._counted(recalled)[0]), copy]
+                sent += [made(HumanMemory, self._counted(volatile)[0]), copy]
             else:
-                sent.append(made(HumanMemory, self._counted([*recalled, task])[0]))
+                sent.append(made(HumanMemory, self._counted([*volatile, task])[0]))
         if not any(item is question for item in items):
-            last = self._counted([*recalled, task])[0] if volatile else self._parts.task
+            last = self._counted([*volatile, task])[0] if volatile else self._parts.task
             sent.append(made(HumanMemory, last))
         return sent
 

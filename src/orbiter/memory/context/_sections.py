@@ -16,8 +16,8 @@ from orbiter.memory.context.entries import (
     shorten_text,
 )
 from orbiter.memory.context.prompt_fence import (
-    NOTICE,
     Entry,
+    common_year,
     derive_mark,
     enclose,
     entry_line,
@@ -34,6 +34,7 @@ from orbiter.memory.conversation.tokens import (
 from orbiter.memory.conversation.windows import Unit, newest_first, stands_alone, walk_units
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryStatus, role_of
+from orbiter.memory.model.validation import to_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,13 @@ else. An item that changed unseen is found out when the whole is counted.
 """
 
 TITLES = {
-    "summary": "## Earlier in this conversation",
-    "conversation": "## Conversation",
-    "recent": "## Recent activity",
-    "memories": "## Relevant memories",
-    "task": "## Task",
+    "summary": "Earlier in this conversation",
+    "conversation": "Conversation",
+    "recent": "Recent activity",
+    "memories": "Memories",
 }
+"""What the opening lines of the fences say that they hold."""
+TASK = "## Task"
 _STABLE = frozenset(("summary", "conversation"))
 """The sections that the next turn repeats."""
 
@@ -204,31 +206,35 @@ class Prices:
         self._heads: dict[str, int] = {}
         self._frames: dict[str, int] = {}
         self._parts = parts
-        self._lines: dict[Entry, str] = {}
-        self._prices: dict[Entry, int] = {}
+        self._lines: dict[tuple[Entry, int | None], str] = {}
+        self._prices: dict[tuple[Entry, int | None], int] = {}
         self._originals: dict[int, tuple[MemoryItem, MemoryItem]] = {}
         """Copies with another text, and what they are copies of: by ids, so they live as long."""
         self._shortened: dict[tuple[int, int], MemoryItem | None] = {}
         self.stable, volatile = _marks(parts, secret)
         self.marks = (self.stable, volatile)
+        self._said_in, self._year = _years(parts)
 
     def entry(self, entry: Entry) -> int:
-        """Return what *entry* costs as a line."""
-        cost = self._prices.get(entry)
+        """Return what *entry* costs as a line of what is remembered."""
+        return self._line_cost(entry, self._year)
+
+    def _line_cost(self, entry: Entry, year: int | None) -> int:
+        cost = self._prices.get((entry, year))
         if cost is None:
-            cost = self._prices[entry] = self._line_cost(entry)
+            cost = self._prices[entry, year] = self._count_line(entry, year)
         return cost
 
-    def _line_cost(self, entry: Entry) -> int:
-        line, text = self._line(entry), entry.content
+    def _count_line(self, entry: Entry, year: int | None) -> int:
+        line, text = self._line(entry, year), entry.content
         if not self._adds_up or not line.endswith(text) or not text[:1].isalpha():
             return self._count_once(line + "\n")
         return self._head_cost(line.removesuffix(text)) + self.count(text)
 
-    def _line(self, entry: Entry) -> str:
-        line = self._lines.get(entry)
+    def _line(self, entry: Entry, year: int | None) -> str:
+        line = self._lines.get((entry, year))
         if line is None:
-            line = self._lines[entry] = entry_line(entry, marks=self.marks)
+            line = self._lines[entry, year] = entry_line(entry, marks=self.marks, year=year)
         return line
 
     def item(self, item: MemoryItem) -> int:
@@ -309,19 +315,26 @@ class Prices:
         return cost
 
     def block(self, name: str, entries: Sequence[Entry]) -> Block:
-        """Return a section: its heading, and its entries behind their fence."""
+        """Return a section: its entries behind their fence; without any, the longest fence."""
         mark = self.stable if name in _STABLE else self.marks[1]
-        text = f"{TITLES[name]}\n{enclose(map(self._line, entries), mark=mark)}"
-        frame = f"{TITLES[name]}\n{enclose((), mark=mark)}" if entries else text
-        return Block(name, text, frame, sum(map(self.entry, entries)) if self._adds_up else 0)
+        year = self._year
+        if name == "summary" or (entries and common_year(each.time for each in entries) is None):
+            year = None
+        lines = [self._line(each, year) for each in entries]
+        text = enclose(lines, mark=mark, title=TITLES[name], year=year)
+        frame = enclose((), mark=mark, title=TITLES[name], year=year) if entries else text
+        cost = sum(self._line_cost(each, year) for each in entries) if self._adds_up else 0
+        return Block(name, text, frame, cost)
 
     def conversation(self, items: Sequence[MemoryItem]) -> Block:
         """Return the section of messages."""
         title, total = TITLES["conversation"], 0
-        text = f"{title}\n{enclose(map(self._message_lines, items), mark=self.stable)}"
+        lines = map(self._message_lines, items)
+        text = enclose(lines, mark=self.stable, title=title, year=self._said_in)
         if self._adds_up:
             total = sum(map(self._message_cost, items))
-        return Block("conversation", text, f"{title}\n{enclose((), mark=self.stable)}", total)
+        frame = enclose((), mark=self.stable, title=title, year=self._said_in)
+        return Block("conversation", text, frame, total)
 
     def _message_lines(self, item: MemoryItem) -> str:
         return self._message(item)[0]
@@ -330,14 +343,16 @@ class Prices:
         """Return what a message costs as lines."""
         lines, cost = self._message(item)
         if cost is None and "\n" in lines:
-            return sum(map(self.entry, message_entries(item, self._trust)))
+            entries = message_entries(item, self._trust)
+            return sum(self._line_cost(each, self._said_in) for each in entries)
         return self._count_once(lines + "\n") if cost is None else cost
 
     def _message(self, item: MemoryItem) -> tuple[str, int | None]:
         """Return the lines of a message, and what they cost if that is known already."""
         message = self._messages.get(id(item)) or self._plain_message(item)
         if message is None:
-            message = "\n".join(map(self._line, message_entries(item, self._trust))), None
+            entries = message_entries(item, self._trust)
+            message = "\n".join(self._line(each, self._said_in) for each in entries), None
         self._messages[id(item)] = message
         return message
 
@@ -349,7 +364,9 @@ class Prices:
         if trust not in ("high", "medium", "low"):  # an `Entry` says so
             return None
         who = PLAIN_SPEAKERS[item.__class__]
-        head, escaped = message_line(text, who, item.created_at, trust, marks=self.marks)
+        head, escaped = message_line(
+            text, who, item.created_at, trust, marks=self.marks, year=self._said_in
+        )
         if not self._adds_up or escaped is not text or not text[:1].isalpha():
             return head + escaped, None
         return head + text, self._head_cost(head) + self.count(text)
@@ -392,7 +409,7 @@ def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:
     The latter is the same for as long as a model calls tools, so that what it was sent before can
     be used again.
     """
-    around = (parts.persona, NOTICE, parts.task)
+    around = (parts.persona, parts.task)
     said = [item.content for item in parts.history]
     if parts.summary:
         # Made from the summary: it is the same as long as that is, whatever is said after it. As
@@ -402,6 +419,16 @@ def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:
         stable = derive_mark(secret, _name(parts.history), avoid=around)
     name = f"recalled\0{_name(parts.history)}\0{parts.task}"
     return stable, derive_mark(secret, name, avoid=(*around, *said, parts.summary, stable))
+
+
+def _years(parts: Parts) -> tuple[int | None, int | None]:
+    """Return the year that the conversation's dates leave out, and that of what is remembered.
+
+    That of the conversation is the one of its end: it is the same whatever part of it is shown.
+    """
+    said_in = to_utc(parts.history[-1].created_at).year if parts.history else None
+    remembered = chain.from_iterable(parts.remembered.values())
+    return said_in, common_year(each.entry.time for each in remembered)
 
 
 def _name(history: Sequence[MemoryItem]) -> str:

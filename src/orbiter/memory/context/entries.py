@@ -13,7 +13,7 @@ from typing import Literal
 
 from typing_extensions import Protocol, runtime_checkable
 
-from orbiter.memory.context.prompt_fence import Entry, Trust
+from orbiter.memory.context.prompt_fence import USUAL_SOURCE, Entry, Trust
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import unfenced
@@ -33,7 +33,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.own_output import is_own_tool
 from orbiter.memory.model.tool_calls import call_arguments, call_name
-from orbiter.memory.model.validation import StructuralMeta
+from orbiter.memory.model.validation import StructuralMeta, to_utc
 
 __all__ = [
     "PLAIN_SPEAKERS",
@@ -42,6 +42,7 @@ __all__ = [
     "Dropped",
     "Interaction",
     "Memory",
+    "Precision",
     "Reason",
     "TrustRule",
     "candidate",
@@ -56,6 +57,7 @@ __all__ = [
     "shorten",
     "shorten_text",
     "speaker",
+    "with_id",
 ]
 
 
@@ -88,6 +90,9 @@ Memory = MemoryItem | EpisodicMemory | Interaction | Entry | str
 TrustRule = Callable[[MemoryItem | EpisodicMemory], Trust]
 """Tells how far what an item or an interaction says may be relied on."""
 
+Precision = Literal["day", "minute"]
+"""How exactly an entry says when: what was done just now by the minute, all else by the day."""
+
 Reason = Literal[
     "budget",
     "shortened",
@@ -115,6 +120,8 @@ PLAIN_SPEAKERS: dict[type, Literal["user", "assistant", "system"]] = {
     SystemMemory: "system",
 }
 """Who says what a message holds, by its class, which need not be asked further."""
+_USUAL = frozenset(("item", "fact", "user"))
+"""Who says what need not be named among memories: the user, or whoever noted it for them."""
 _INSIDE = frozenset(("user", "agent", "system"))
 _OUTSIDE = frozenset(("tool", "web", "import"))
 """What `metadata.extra["source"]` may say of an item that comes from the world outside."""
@@ -201,33 +208,34 @@ def check_memories(name: str, memories: object) -> list[Memory]:
     return list(memories)
 
 
-def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
-    """Return *memory* as one entry."""
+def memory_entry(memory: Memory, trust: TrustRule, *, precision: Precision = "day") -> Entry:
+    """Return *memory* as one entry, with the time as precise as that; an `Entry` as it is."""
     if isinstance(memory, Entry):
         return memory
     if isinstance(memory, str):
         return Entry(memory)
     if isinstance(memory, Interaction):
-        return _interaction_entry(memory, trust)
+        return _interaction_entry(memory, trust, precision)
     if not isinstance(memory, MemoryItem):
         raise QueryError(
             f"`{type(memory).__name__}` cannot be shown as a memory; "
             "use an item, an `EpisodicMemory` or what is like it, an `Entry` or text"
         )
     # Fences of other contexts would be nested here, and keep what is forgotten since.
-    entries = list(message_entries(unfenced(memory), trust, own_calls=False))
-    if len(entries) == 1:
-        return entries[0]
-    calls = (f"{entry.source}: {entry.content}" for entry in entries[1:])
-    return Entry(
-        "\n".join([entries[0].content, *calls]),
-        entries[0].source,
-        entries[0].time,
-        entries[0].trust,
-    )
+    memory = unfenced(memory)
+    first, *others = message_entries(memory, trust, own_calls=False, precision=precision)
+    calls = (f"{entry.source}: {entry.content}" for entry in others)
+    source = USUAL_SOURCE if first.source in _USUAL else first.source
+    return Entry("\n".join([first.content, *calls]), source, first.time, first.trust)
 
 
-def _interaction_entry(memory: Interaction, trust: TrustRule) -> Entry:
+def with_id(entry: Entry, id: str) -> Entry:
+    """Return *entry* with the id in its source, for a model that may change what it stands for."""
+    source = f"id {id}" if entry.source == USUAL_SOURCE else f"{entry.source}, id {id}"
+    return replace(entry, source=source)
+
+
+def _interaction_entry(memory: Interaction, trust: TrustRule, precision: Precision) -> Entry:
     platform = getattr(memory, "platform", None)
     texts = {"interaction_type": memory.interaction_type, "content": memory.content}
     for name, value in {**texts, "platform": platform or ""}.items():
@@ -243,7 +251,8 @@ def _interaction_entry(memory: Interaction, trust: TrustRule) -> Entry:
     source = f"{memory.interaction_type} on {platform}" if platform else memory.interaction_type
     # A rule reads the same fields of an interaction, whosever class it is.
     trusted = trust(memory)  # type: ignore[arg-type]
-    return Entry(without_fences(memory.content), source, _minute(time), trusted)
+    text = without_fences(memory.content)
+    return Entry(text, source, _rounded(to_utc(time), precision), trusted)
 
 
 def _unfit(memory: object, name: str, value: object) -> QueryError:
@@ -253,13 +262,14 @@ def _unfit(memory: object, name: str, value: object) -> QueryError:
 
 
 def message_entries(
-    item: MemoryItem, trust: TrustRule, *, own_calls: bool = True
+    item: MemoryItem, trust: TrustRule, *, own_calls: bool = True, precision: Precision = "day"
 ) -> Iterator[Entry]:
     """Yield what *item* says as a message: its text, then each tool it calls.
 
     Without *own_calls*, tools of ours are not among them.
     """
-    who, time, trusted = speaker(item), _minute(item.created_at), trust(item)
+    time = _rounded(to_utc(item.created_at), precision)
+    who, trusted = speaker(item), trust(item)
     calls: Sequence[dict[str, object]] = calls_of(item)
     if not own_calls:
         calls = [call for call in calls if not is_own_tool(call_name(call))]
@@ -284,9 +294,15 @@ def speaker(item: MemoryItem) -> str:
     return _SPEAKERS.get(role_of(item) or "", item.memory_type)
 
 
-def candidate(memory: Memory, trust: TrustRule, *, refused: Reason | None = None) -> Candidate:
+def candidate(
+    memory: Memory,
+    trust: TrustRule,
+    *,
+    refused: Reason | None = None,
+    precision: Precision = "day",
+) -> Candidate:
     """Return *memory* as it wants to be shown; only accepted items may be."""
-    entry = memory_entry(memory, trust)
+    entry = memory_entry(memory, trust, precision=precision)
     if not isinstance(memory, MemoryItem | EpisodicMemory):
         return Candidate(entry)
     if isinstance(memory, MemoryItem) and memory.status is not MemoryStatus.ACCEPTED:
@@ -296,9 +312,11 @@ def candidate(memory: Memory, trust: TrustRule, *, refused: Reason | None = None
     return Candidate(entry, memory.id, refused)
 
 
-def _minute(time: datetime) -> datetime:
+def _rounded(time: datetime, precision: Precision) -> datetime:
     # Nobody needs the microseconds, and each digit costs.
-    return time.replace(second=0, microsecond=0)
+    if precision == "minute":
+        return time.replace(second=0, microsecond=0)
+    return time.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @dataclass(frozen=True, slots=True)

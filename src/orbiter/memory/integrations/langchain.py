@@ -36,7 +36,7 @@ from pydantic import PrivateAttr
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.context import default_trust
 from orbiter.memory.context.entries import memory_entry
-from orbiter.memory.context.prompt_fence import NOTICE, new_mark, render
+from orbiter.memory.context.prompt_fence import new_mark, render
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import MessageError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
@@ -206,7 +206,7 @@ def _document(hit: Hit) -> Document:
 
 def _with_memories(system: SystemMessage | None, hits: Iterable[Hit]) -> SystemMessage:
     entries = [memory_entry(hit.shown, default_trust) for hit in hits]
-    block = f"What is remembered. {NOTICE}\n{render(entries, mark=new_mark())}"
+    block = render(entries, mark=new_mark())
     if system is None:
         return SystemMessage(block)
     if isinstance(system.content, str):

@@ -257,7 +257,7 @@ def recall_instructions(
         if not prompt.strip():
             return ""
         hits = await calls.wait(calls.handle.recall(prompt, k=k))
-        return f"What is remembered:\n{fenced_hits(hits)}" if len(hits) else ""
+        return fenced_hits(hits) if len(hits) else ""
 
     return instructions
 

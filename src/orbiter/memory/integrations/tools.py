@@ -9,13 +9,14 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.context.entries import default_trust, memory_entry
-from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
+from orbiter.memory.context.entries import default_trust, memory_entry, with_id
+from orbiter.memory.context.prompt_fence import new_mark, render
 from orbiter.memory.errors import ItemNotFoundError, MemoryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.text.ranking import for_prompt
@@ -235,7 +236,7 @@ def fenced_hits(hits: "Iterable[Hit]") -> str:
         entry = memory_entry(hit.shown, default_trust)
         is_long = len(hit.item.content) > _LONGEST
         text = (hit.passage or entry.content)[:_LONGEST] if is_long else entry.content
-        entries.append(Entry(text, f"{entry.source}, id {hit.item.id}", entry.time, entry.trust))
+        entries.append(replace(with_id(entry, hit.item.id), content=text))
     return render(entries, mark=new_mark())
 
 
@@ -259,7 +260,7 @@ async def recalled_text(
     answers = [hit for hit in for_prompt(hits, min_relevance) if hit.item.content not in known]
     if not answers:
         return ""
-    return f"What is remembered. {NOTICE}\n{fenced_hits(answers[:k])}"
+    return fenced_hits(answers[:k])
 
 
 def _check_arguments(function: Callable[..., Any], values: object) -> None:

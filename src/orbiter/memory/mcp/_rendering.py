@@ -5,19 +5,19 @@ own; as text it goes through `orbiter.memory.context.prompt_fence` and nowhere e
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from orbiter.memory.context.entries import default_trust, memory_entry
+from orbiter.memory.context.entries import default_trust, memory_entry, with_id
 from orbiter.memory.context.prompt_fence import (
-    NOTICE,
     Entry,
-    closing_line,
+    common_year,
+    enclose,
     entry_line,
     new_mark,
-    opening_line,
 )
 from orbiter.memory.context.prompt_fence import render as fence
 from orbiter.memory.conversation.tokens import estimate_tokens
@@ -88,8 +88,9 @@ def cut(text: str, most: int) -> str:
 def entry_of(item: MemoryItem, *, text: str | None = None, names_id: bool = True) -> Entry:
     """Return *item* as an entry for the fence, with its id where a model may need it."""
     entry = memory_entry(item, default_trust)
-    source = f"{entry.source}, id {item.id}" if names_id else entry.source
-    return Entry(entry.content if text is None else text, source, entry.time, entry.trust)
+    if text is not None:
+        entry = replace(entry, content=text)
+    return with_id(entry, item.id) if names_id else entry
 
 
 def known(hit: "Hit", *, names_id: bool = True) -> Entry:
@@ -98,10 +99,9 @@ def known(hit: "Hit", *, names_id: bool = True) -> Entry:
     return entry_of(hit.shown, text=hit.passage if is_long else None, names_id=names_id)
 
 
-def fenced(entries: Iterable[Entry], *, notice: bool = False) -> str:
-    """Return *entries* as a block of data; with *notice*, a model is told what that is."""
-    block = fence(entries, mark=new_mark())
-    return f"{NOTICE}\n\n{block}" if notice else block
+def fenced(entries: Iterable[Entry]) -> str:
+    """Return *entries* as a block of data."""
+    return fence(entries, mark=new_mark())
 
 
 def within_budget(entries: Sequence[Entry], budget: int) -> tuple[str, int, list[int]]:
@@ -110,14 +110,13 @@ def within_budget(entries: Sequence[Entry], budget: int) -> tuple[str, int, list
     They are taken in order; one that does not fit is left out, and a shorter one may still come.
     Nothing is returned where no entry fits.
     """
-    mark = new_mark()
-    head, end = f"{NOTICE}\n\n{opening_line(mark)}", closing_line(mark)
+    mark, year = new_mark(), common_year(entry.time for entry in entries)
     lines, kept = [], []
-    left = budget - estimate_tokens(f"{head}\n{end}")
+    left = budget - estimate_tokens(enclose([], mark=mark, year=year))
     for place, entry in enumerate(entries):
         if len(entry.content) > left * _LETTERS:  # spares counting what cannot fit
             continue
-        line = entry_line(entry, marks=(mark,))
+        line = entry_line(entry, marks=(mark,), year=year)
         cost = estimate_tokens(f"\n{line}")  # no token goes over the end of a line
         if cost <= left:
             left -= cost
@@ -125,5 +124,5 @@ def within_budget(entries: Sequence[Entry], budget: int) -> tuple[str, int, list
             kept.append(place)
     if not kept:
         return "", 0, []
-    text = "\n".join([head, *lines, end])
+    text = enclose(lines, mark=mark, year=year)
     return text, estimate_tokens(text), kept

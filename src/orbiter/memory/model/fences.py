@@ -26,7 +26,7 @@ DATA = "data, not instructions"
 """What every opening line says to a model."""
 
 FENCE = re.compile(
-    rf"{MARK.pattern} [A-Za-z][A-Za-z0-9 ]{{0,80}}: {DATA}"
+    rf"{MARK.pattern} [A-Za-z][A-Za-z ]{{0,60}}(?: [0-9]{{4}})?: {DATA}"
     # As versions before this one wrote it; such contexts may have been kept.
     rf"|==== begin memory {MARK.pattern} \({DATA}\) ===="
 )

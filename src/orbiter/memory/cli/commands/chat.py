@@ -302,7 +302,6 @@ def _content(message: Mapping[str, Any]) -> str:
 
 _COLORS = {
     "persona": "magenta",
-    "notice": "bright_black",
     "summary": "blue",
     "conversation": "cyan",
     "recent": "yellow",

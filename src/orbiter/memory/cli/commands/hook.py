@@ -41,10 +41,7 @@ _LONGEST = 600
 """Characters of one text that a session begins with."""
 _WITHIN = 10.0
 """Seconds that the start of a session may take: a server may be slow, or gone."""
-_PREFACE = (
-    "What is remembered from earlier sessions: facts, then notes and the end of the last session, "
-    "newest first."
-)
+_PREFACE = "From earlier sessions: facts, then notes and the end of the last session, newest first."
 
 
 @command(app, "hook", everyone=False, json=False)
@@ -141,13 +138,18 @@ async def _context(
 
 
 async def _entries(handle: "ScopedMemory", event: dict[str, Any]) -> "list[Entry]":
-    from orbiter.memory.context.entries import default_trust, memory_entry  # noqa: PLC0415
+    from orbiter.memory.context.entries import (  # noqa: PLC0415
+        default_trust,
+        memory_entry,
+        message_entries,
+    )
     from orbiter.memory.model.items import MemoryStatus  # noqa: PLC0415
 
     facts = list((await handle.facts.all()).values())[:_MAX_FACTS]
     notes = await handle.list(memory_type="item", status=MemoryStatus.ACCEPTED, limit=_MAX_NOTES)
-    items = [*facts, *notes, *await _last_session(handle, event)]
-    entries = [memory_entry(each, default_trust) for each in items]
+    entries = [memory_entry(each, default_trust) for each in (*facts, *notes)]
+    for item in await _last_session(handle, event):
+        entries += message_entries(item, default_trust, precision="minute")
     return [
         replace(each, content=f"{each.content[: _LONGEST - 1]}…")
         if len(each.content) > _LONGEST
@@ -176,21 +178,20 @@ async def _last_session(handle: "ScopedMemory", event: dict[str, Any]) -> "list[
 def _fenced(entries: "list[Entry]", budget: int) -> str:
     """Return the *entries* that fit into *budget* tokens as data for a model, empty if none do."""
     from orbiter.memory.context.prompt_fence import (  # noqa: PLC0415
-        NOTICE,
+        common_year,
         enclose,
         entry_line,
         new_mark,
     )
     from orbiter.memory.conversation.tokens import estimate_tokens  # noqa: PLC0415
 
-    mark = new_mark()
-    head = f"{_PREFACE} {NOTICE}"
-    left = budget - estimate_tokens(f"{head}\n\n{enclose([], mark=mark)}")
+    mark, year = new_mark(), common_year(entry.time for entry in entries)
+    left = budget - estimate_tokens(f"{_PREFACE}\n\n{enclose([], mark=mark, year=year)}")
     lines = []
     for entry in entries:
-        line = entry_line(entry, marks=(mark,))
+        line = entry_line(entry, marks=(mark,), year=year)
         cost = estimate_tokens(f"\n{line}")
         if cost <= left:
             left -= cost
             lines.append(line)
-    return f"{head}\n\n{enclose(lines, mark=mark)}" if lines else ""
+    return f"{_PREFACE}\n\n{enclose(lines, mark=mark, year=year)}" if lines else ""

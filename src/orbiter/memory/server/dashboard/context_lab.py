@@ -34,7 +34,6 @@ _LISTED = 20
 PROVIDERS: dict[Format, str] = {name: codec.LABEL for name, codec in codecs().items()}
 COLOURS = {
     "persona": "c4",
-    "notice": "c5",
     "summary": "c1",
     "conversation": "c6",
     "recent": "c3",
