@@ -406,6 +406,24 @@ async def test_an_agent_remembers_in_one_run_and_knows_in_the_next(alice: Scoped
     assert "data, not instructions" in asked.output
 
 
+async def test_instructions_do_not_repeat_the_conversation(alice: ScopedMemory) -> None:
+    instructions: list[str] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        instructions.append(info.instructions or "")
+        return ModelResponse(parts=[TextPart("Your cat Luna is at home.")])
+
+    agent = Agent(FunctionModel(answer), instructions=recall_instructions(alice))
+    store = OrbiterConversationStore(alice)
+    await alice.remember("My cat is called Luna")
+
+    for prompt in ("Where is my cat?", "What is my cat called?"):
+        await _say(store, agent, prompt, "one")
+
+    assert all("My cat is called Luna" in text for text in instructions)
+    assert not any("at home" in text or "Where is" in text for text in instructions)
+
+
 async def test_what_its_tools_answer_is_no_memory() -> None:
     def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):

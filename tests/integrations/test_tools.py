@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, create_model
 
-from orbiter.memory import AgentMemory, ScopedMemory, sync
+from orbiter.memory import AgentMemory, MemoryItem, ScopedMemory, sync
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.tools import memory_tools
@@ -104,16 +104,38 @@ async def test_a_memory_is_corrected_with_its_id_and_forgotten(alice: ScopedMemo
     first = await tools["remember"]("The cat is called Tim.")
     again = await tools["remember"]("The cat is called Tim.")
     (item,) = await alice.list()
-    changed = await tools["update"](item.id, "The cat is called Tom.")
+    found = await tools["recall"]("cat")
+    short = item.id[-8:]
+    changed = await tools["update"](short, "The cat is called Tom.")
     (corrected,) = await alice.list()
-    forgotten = await tools["forget"](item.id)
+    forgotten = await tools["forget"](short)
 
-    assert first == f"Remembered as {item.id}."
-    assert again == f"This is remembered already, as {item.id}."
-    assert changed == f"Changed; {item.id} has version 2 now."
+    assert first == f"Remembered as {short}."
+    assert again == f"This is remembered already, as {short}."
+    assert f"id {short} |" in found or f"id {short}]" in found
+    assert item.id not in found
+    assert changed == f"Changed; {short} has version 2 now."
     assert corrected.content == "The cat is called Tom."
     assert forgotten.startswith("Forgotten.")
     assert list(await alice.list()) == []
+
+
+async def test_a_part_of_several_ids_changes_none_of_them(alice: ScopedMemory) -> None:
+    tools = memory_tools(alice)
+    first, second = (f"{digit * 24}0badcafe" for digit in "ab")
+    await alice.remember_many([MemoryItem(id=id, content=id) for id in (first, second)])
+
+    ambiguous = [await tools["forget"]("0badcafe"), await tools["update"]("0badcafe", "x")]
+    too_short = await tools["forget"]("aaaaa")
+    longer = await tools["forget"]("a0badcafe")
+
+    for answer in ambiguous:
+        assert answer.startswith("Error: `0badcafe` is a part of several ids")
+        assert first in answer
+        assert second in answer
+    assert too_short.startswith("Error: no memory has the id `aaaaa`")
+    assert longer.startswith("Forgotten.")
+    assert [item.id for item in await alice.list()] == [second]
 
 
 async def test_a_fact_has_one_value_at_a_time(alice: ScopedMemory) -> None:

@@ -42,6 +42,32 @@ async def test_what_is_added_is_found_by_a_search_with_its_reasons(
     assert hit["source"].startswith("agent")
 
 
+async def test_lines_have_short_ids_that_every_tool_takes(
+    connect: Connect, alice: ScopedMemory
+) -> None:
+    async with connect() as client:
+        [item_id] = (await call(client, "memory_add", texts=["Ann drinks tea"]))["ids"]
+        short = item_id[-8:]
+        lines = [
+            text_of(await client.call_tool(name, arguments))
+            for name, arguments in (
+                ("memory_search", {"query": "tea"}),
+                ("memory_list", {}),
+                ("memory_get", {"id": short}),
+                ("memory_update", {"id": short, "text": "Ann drinks coffee"}),
+                ("memory_delete", {"id": short}),
+            )
+        ]
+        unknown = await client.call_tool("memory_delete", {"id": short})
+
+    for line in lines:
+        assert short in line
+        assert item_id not in line
+    assert list(await alice.list()) == []
+    assert unknown.is_error
+    assert await alice.restore(item_id)
+
+
 async def test_a_search_leaves_out_what_does_not_answer(connect: Connect, era: str) -> None:
     asked = "Did you tell me the time at which hafnium melts in a tungsten furnace?"
     said = "a number of things were said about the time of the year, and many more besides"
@@ -325,7 +351,7 @@ async def test_a_deleted_memory_can_be_brought_back_as_the_answer_says(
         gone = await call(client, "memory_delete", id=item.id)
         told = await refusal(client, "memory_delete", id=item.id)
 
-    assert gone["restore"] == f"orbiter-memory restore {item.id}"
+    assert gone["restore"] == f"orbiter-memory restore {item.id[-8:]}"
     assert await alice.get(item.id) is None
     assert "no memory" in told
     assert (await alice.restore(item.id)).content == "keep me"

@@ -39,13 +39,11 @@ __all__ = [
     "past_of",
 ]
 
-_WHOLE = re.compile(r"[0-9a-f]{32}")
 _ROW = re.compile(r"@(\d{1,6})")
 SHORTEST_PART = 4
 """Characters that a part of an id has at least."""
 _MAX_CANDIDATES = 5
 """Candidates of an ambiguous id that are named."""
-_PAGE = 500
 _NAMES = 500
 """Users among whom one with a name like the one given is looked for."""
 _DAY = 86_400.0
@@ -94,39 +92,18 @@ def ambiguous(text: str, matches: Sequence[tuple[str, str]]) -> UsageError:
     )
 
 
-async def _candidates(memory: "ScopedMemory", text: str) -> "list[MemoryItem]":
-    """Return memories whose id begins with *text*, or else ends so; forgotten ones come last.
+async def _candidates(memory: "ScopedMemory", text: str) -> "Sequence[MemoryItem]":
+    """Return memories with *text* as a part of their id; forgotten ones come last."""
+    from orbiter.memory.agent.short_ids import find_by_part  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
 
-    Ids begin with their time, so what tells two apart that were made together is the end. Those of
-    imported memories begin with a mark, which a shell may take for a home folder.
-    """
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
-    from orbiter.memory.model.items import RESERVED  # noqa: PLC0415
-
-    starts = {"$or": [{"id": {"$prefix": mark + text}} for mark in ("", RESERVED)]}
     for forgotten in (False, True):
         with suppress(UnsupportedError):  # a Redis keeps nothing that was forgotten
-            matches: Sequence[MemoryItem] = await memory.list(
-                where=starts, limit=_MAX_CANDIDATES + 1, forgotten=forgotten
-            )
-            if not matches and _WHOLE.fullmatch(text) is None:
-                matches = await _ends(memory, text, forgotten=forgotten)
+            limit = _MAX_CANDIDATES + 1
+            matches = await find_by_part(memory, text, limit=limit, forgotten=forgotten)
             if matches:
-                return list(matches)
+                return matches
     return []
-
-
-async def _ends(memory: "ScopedMemory", text: str, *, forgotten: bool) -> "list[MemoryItem]":
-    matches: list[MemoryItem] = []
-    cursor: str | None = None
-    while True:
-        page = await memory.list(
-            where={"id": {"$contains": text}}, limit=_PAGE, cursor=cursor, forgotten=forgotten
-        )
-        matches += [item for item in page if item.id.endswith(text)]
-        cursor = page.next
-        if cursor is None or len(matches) > _MAX_CANDIDATES:
-            return matches
 
 
 async def past_of(memory: "ScopedMemory", item_id: str) -> "list[ItemVersion]":

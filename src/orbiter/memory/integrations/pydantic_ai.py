@@ -18,7 +18,7 @@ from orbiter.memory.agent import KeyValue
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import InvalidItemError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, list_all
-from orbiter.memory.integrations.tools import fenced_hits, memory_tools
+from orbiter.memory.integrations.tools import memory_tools, recalled_text
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
 
@@ -249,15 +249,16 @@ def trim_history(budget: int) -> Callable[[list[ModelMessage]], list[ModelMessag
 def recall_instructions(
     handle: AnyHandle, *, k: int = 5
 ) -> Callable[[RunContext[Any]], Awaitable[str]]:
-    """Return instructions for `Agent(instructions=…)`: what is remembered about the prompt."""
+    """Return instructions for `Agent(instructions=…)`: what is remembered about the prompt.
+
+    What stands in the messages of the run is not repeated.
+    """
     calls = Calls(handle, "recall_instructions")
 
     async def instructions(ctx: RunContext[Any]) -> str:
-        prompt = ctx.prompt if isinstance(ctx.prompt, str) else _texts(ctx.prompt)
-        if not prompt.strip():
-            return ""
-        hits = await calls.wait(calls.handle.recall(prompt, k=k))
-        return fenced_hits(hits) if len(hits) else ""
+        prompt = _texts(ctx.prompt)
+        known = {item.content for message in ctx.messages for item in _said(message)}
+        return await calls.wait(recalled_text(calls.handle, prompt, k=k, known={prompt, *known}))
 
     return instructions
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.context.entries import default_trust, memory_entry, with_id
 from orbiter.memory.context.prompt_fence import new_mark, render
 from orbiter.memory.errors import ItemNotFoundError, MemoryError
@@ -183,9 +184,9 @@ class _Tools:
         same = await self._handle.list(query=text, limit=_MAX_HITS) if text.strip() else ()
         for item in same:
             if item.content == text:
-                return f"This is remembered already, as {item.id}."
+                return f"This is remembered already, as {short_id(item.id)}."
         item = await self._handle.remember(text, tags=list(tags) or None, source=_SOURCE)
-        return f"Remembered as {item.id}."
+        return f"Remembered as {short_id(item.id)}."
 
     async def update(self, id: str, text: str) -> str:
         """Correct what a memory says. The earlier version is kept.
@@ -194,10 +195,11 @@ class _Tools:
             id: The id of the memory, as `recall` gave it.
             text: All that it should say from now on.
         """
-        if await self._is_fact(id):
+        before = await find_item(self._handle, id)
+        if before.memory_type == "fact":
             return "Error: this is a fact; use `know` with its key to record another value."
-        item = await self._handle.update(id, text, source=_SOURCE)
-        return f"Changed; {item.id} has version {item.version} now."
+        item = await self._handle.update(before.id, text, source=_SOURCE)
+        return f"Changed; {short_id(item.id)} has version {item.version} now."
 
     async def forget(self, id: str) -> str:
         """Remove a memory that is wrong, or that the user wants removed.
@@ -205,7 +207,8 @@ class _Tools:
         Args:
             id: The id of the memory, as `recall` gave it.
         """
-        if not await self._handle.forget(id):
+        item = await find_item(self._handle, id)
+        if not await self._handle.forget(item.id):
             raise ItemNotFoundError(id)
         return "Forgotten. The user can bring it back in the dashboard."
 
@@ -224,10 +227,6 @@ class _Tools:
             return f"Known: {key} is {value}."
         return f"Known: {key} is {value} from now on; before, it was {before.value}."
 
-    async def _is_fact(self, item_id: str) -> bool:
-        item = await self._handle.get(item_id)
-        return item is not None and item.memory_type == "fact"
-
 
 def fenced_hits(hits: "Iterable[Hit]") -> str:
     """Return what was recalled as lines that a model takes for data, each with its id."""
@@ -236,7 +235,7 @@ def fenced_hits(hits: "Iterable[Hit]") -> str:
         entry = memory_entry(hit.shown, default_trust)
         is_long = len(hit.item.content) > _LONGEST
         text = (hit.passage or entry.content)[:_LONGEST] if is_long else entry.content
-        entries.append(replace(with_id(entry, hit.item.id), content=text))
+        entries.append(replace(with_id(entry, short_id(hit.item.id)), content=text))
     return render(entries, mark=new_mark())
 
 

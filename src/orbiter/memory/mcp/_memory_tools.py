@@ -8,6 +8,7 @@ from mcp.types import CallToolResult
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from orbiter.memory.agent.inputs import labels, read
+from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.errors import ItemNotFoundError, QueryError
 from orbiter.memory.mcp._caller import remember_once, source_of_call
 from orbiter.memory.mcp._rendering import (
@@ -276,7 +277,7 @@ class MemoryTools:
         self, ctx: Context, id: str, offset: Annotated[int, Field(ge=0)] = 0
     ) -> Annotated[CallToolResult, Part]:
         """Return one memory, or a part of it."""
-        item = await _must_get(self._handle_of_call(ctx), id)
+        item = await find_item(self._handle_of_call(ctx), id)
         end = offset + _PART
         text = item.content[offset:end]
         if offset and not text:
@@ -336,7 +337,7 @@ class MemoryTools:
             for text in texts
         ]
         ids = [item.id for item in stored]
-        return answer(Added(ids=ids), f"remembered as {', '.join(ids)}")
+        return answer(Added(ids=ids), f"remembered as {', '.join(map(short_id, ids))}")
 
     async def memory_know(
         self, ctx: Context, key: FactKey, value: FactValue
@@ -363,10 +364,11 @@ class MemoryTools:
         if not text and tags is None and importance is None:
             raise QueryError("give `text`, `tags` or `importance`; there is nothing to change")
         handle = self._handle_of_call(ctx)
-        before = await _must_get(handle, id)
+        before = await find_item(handle, id)
+        id = before.id
         is_rewritten = bool(text) and text != before.content
         if not is_rewritten and tags is None and importance is None:
-            return answer(to_memory(before), f"unchanged: {plain(id)} says that already")
+            return answer(to_memory(before), f"unchanged: {plain(short_id(id))} says that already")
         item = await handle.update(
             id,
             text if is_rewritten else None,
@@ -375,17 +377,20 @@ class MemoryTools:
             source=source_of_call(ctx) if is_rewritten else None,
             expected_version=expected_version,
         )
-        return answer(to_memory(item), f"changed; {plain(item.id)} has version {item.version} now")
+        return answer(
+            to_memory(item), f"changed; {plain(short_id(id))} has version {item.version} now"
+        )
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
         """Forget a memory. Memories that say the same stay: the answer has their ids."""
         handle = self._handle_of_call(ctx)
-        item = await handle.get(id)
-        if item is None or not await handle.forget(id):
+        item = await find_item(handle, id)
+        id = item.id
+        if not await handle.forget(id):
             raise ItemNotFoundError(id)
-        way = _restoring(id)
+        way = _restoring(short_id(id))
         repeats = await _repeats_of(handle, item)
-        names = ", ".join(map(plain, repeats))
+        names = ", ".join(plain(short_id(each)) for each in repeats)
         said = f"; {names} say the same and are still there: delete these, too" if repeats else ""
         return answer(
             Deleted(id=id, restore=way, repeats=repeats),
@@ -415,13 +420,6 @@ async def _repeats_of(handle: "ScopedMemory", item: "MemoryItem") -> list[str]:
     hits = await handle.recall(item.content[:_MAX_WORDS], mode="words", k=_MAX_REPEATS)
     others = {each.id: each for hit in hits for each in (hit.item, *hit.repeats)}
     return [each.id for each in said_again(item, others.values()) if each.id != item.id]
-
-
-async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":
-    item = await handle.get(item_id)
-    if item is None:
-        raise ItemNotFoundError(item_id)
-    return item
 
 
 def _restoring(item_id: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from orbiter.memory.agent.short_ids import short_id
 from orbiter.memory.context.entries import default_trust, memory_entry, with_id
 from orbiter.memory.context.prompt_fence import (
     Entry,
@@ -90,7 +91,7 @@ def entry_of(item: MemoryItem, *, text: str | None = None, names_id: bool = True
     entry = memory_entry(item, default_trust)
     if text is not None:
         entry = replace(entry, content=text)
-    return with_id(entry, item.id) if names_id else entry
+    return with_id(entry, short_id(item.id)) if names_id else entry
 
 
 def known(hit: "Hit", *, names_id: bool = True) -> Entry:
