@@ -3,6 +3,7 @@
 import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,3 +155,70 @@ async def test_a_key_that_is_used_for_other_words_warns_and_a_retry_does_not(
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it may well be what was stored under the key
         await call(any_local_alice, "c", ["one", "two"], "k")
+
+
+# Said twice
+
+
+async def test_what_says_the_same_is_stored_once(any_memory: AgentMemory, who: str) -> None:
+    ann = any_memory.scope(who)
+    plain = await ann.remember("Ann likes green tea", tags=["drink"])
+    first = await ann.remember("Ann keeps  bees", tags=["hobby"], dedupe=True)
+
+    again = await ann.remember("ann likes green tea.", tags=["tea", "drink"], dedupe=True)
+    same = await ann.remember("ANN keeps\nbees!", importance=0.9, dedupe=True)
+
+    assert (again.id, again.content) == (plain.id, "Ann likes green tea")
+    assert again.metadata.extra["tags"] == ["drink", "tea"]
+    assert same == first
+    for other in ("Ann likes green tea?", "Ann likes green teas", "Ann likes tea"):
+        await ann.remember(other, dedupe=True)
+    await ann.remember("Ann keeps bees", source="web:x.org", dedupe=True)
+    await ann.remember("Ann keeps bees", extra={"since": 2019}, dedupe=True)
+    await any_memory.scope(who, session_id="s").remember("Ann keeps bees", dedupe=True)
+    assert len(await ann.list(limit=100)) == 8
+
+
+async def test_what_is_said_again_after_it_was_forgotten_or_changed_is_stored_again(
+    any_alice: ScopedMemory,
+) -> None:
+    ids = []
+    for way in ("forget", "change", "expire", "keep"):
+        end = timedelta(days=1) if way == "expire" else None
+        item = await any_alice.remember("Ann likes tea", expires=end, dedupe=True)
+        ids.append(item.id)
+        if way == "forget":
+            await any_alice.forget(item)
+        if way == "change":
+            await any_alice.update(item, "Ann likes coffee")
+
+    assert len(set(ids)) == 4
+    assert (await any_alice.remember("ann likes tea.", dedupe=True)).id == ids[-1]
+
+
+async def test_writers_who_say_the_same_at_once_store_one(
+    any_url: str, open_memory: Open, who: str
+) -> None:
+    handles = two_handles(any_url, open_memory, who)
+    texts = ("Ann likes tea", "ann  likes TEA.", "Ann likes tea!")
+
+    for life in range(3):
+        calls = [
+            each.remember(text, tags=[text], dedupe=True) for each in handles for text in texts
+        ]
+        made = await asyncio.gather(*calls)
+
+        assert len({item.id for item in made}) == 1, life
+        (item,) = await handles[0].list(limit=100)
+        assert set(item.metadata.extra["tags"]) == set(texts)
+        await handles[1].forget(item)
+
+
+async def test_a_text_that_a_hook_rewrites_is_stored_once(open_memory: Open, who: str) -> None:
+    ann = open_memory("memory://", pii=lambda text: text.replace("Ann", "A.")).scope(who)
+
+    for text in ("Ann likes tea", "Ann likes tea.", "A. likes tea"):
+        await ann.remember(text, tags=[text], dedupe=True)
+
+    (item,) = await ann.list()
+    assert item.content == "A. likes tea"

@@ -116,8 +116,11 @@ async def test_the_same_call_again_stores_nothing_more(
         first = await call(client, "memory_add", texts=["a", "b"], tags=["x"], importance=0.5)
         again = await call(client, "memory_add", texts=["a", "b"], tags=["x"], importance=0.5)
 
-    assert first == again
+        other = await call(client, "memory_add", texts=["A.", " b"], tags=["y"], importance=0.1)
+
+    assert first == again == other
     assert (await alice.stats()).items == 2
+    assert {tuple(item.metadata.extra["tags"]) for item in await alice.list()} == {("x", "y")}
 
 
 async def test_what_was_forgotten_or_changed_since_can_be_added_again(

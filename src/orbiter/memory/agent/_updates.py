@@ -5,6 +5,7 @@ ids its memories have, and an id that was used once is never used again, also af
 was forgotten. So the store decides in one step, and of two who race one is refused.
 """
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,17 +25,27 @@ from orbiter.memory.agent.keywords import Time
 from orbiter.memory.agent.runtime import Store, keeps_versions, must_find, versioned
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.model.copying import check_content, copy_item
-from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import Query, require_text
+from orbiter.memory.model.items import (
+    INDEXED_BY,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    new_id,
+)
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, require_text
+from orbiter.memory.model.trust import trust_of
+from orbiter.memory.tasks.offload import SLICE, apart
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
     from orbiter.memory.model.reports import ItemVersion
+    from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
     "change",
     "edit_of",
     "forget_all",
+    "insert_distinct",
     "insert_many",
     "insert_one",
     "pages",
@@ -278,6 +289,70 @@ async def insert_one(
         return item, False
     warn_of_used_key(key, [item], [_checked(there, scope)])
     return there, False
+
+
+_MAX_LIVES = 64
+"""How often a text may be forgotten or changed and said again before it is simply stored."""
+_ASKED = 100
+"""Characters of a text by which the store is asked for the same; the rest is compared here."""
+_CANDIDATES = 50
+_ASIDE = frozenset(("tags", "importance", "source", EDITED))
+"""Labels that do not make two memories of one text; of sources, their trust counts."""
+_FULL_STOP = " .!,;:\u2026\u3002\uff01\uff0e"
+"""What may end a text and says nothing. A question mark does."""
+
+
+async def insert_distinct(
+    store: Store, scope: MemoryMetadata, item: MemoryItem, *, pii: "PIIHook | None" = None
+) -> tuple[MemoryItem, bool]:
+    """Store *item* unless *scope* has one that says the same; return that, and whether it is new.
+
+    The ids of its lives, after each time that it was forgotten or changed, follow from what it
+    says. So writers who meet choose the same id, and the store lets one of them have it.
+    """
+    content = item.content if pii is None else pii(item.content)  # as it is stored
+    said = await apart(len(content) > SLICE, _meaning, item, content)
+    there = await store.search(
+        query=said[0][:_ASKED].strip(),
+        metadata=MemoryMetadata(**{name: getattr(scope, name) for name in SCOPE_FIELDS}),
+        memory_type=item.memory_type,
+        limit=_CANDIDATES,
+    )
+    for each in reversed(there):  # the oldest was first
+        if _says(each, item, said, scope):
+            return each, False
+    for life in range(_MAX_LIVES):
+        item_id = derived_id(scope, "same", *said, life)
+        _prepare(item, item_id)
+        if await store.insert([item]):
+            return item, True
+        held = await store.get(item_id)
+        if held is not None and _says(_checked(held, scope), item, said, scope):
+            return held, False
+    _prepare(item, new_id())
+    await store.add(item)
+    return item, True
+
+
+_Meaning = tuple[str, str, int, str]
+
+
+def _meaning(item: MemoryItem, content: str) -> _Meaning:
+    """Return what makes two items one: their text without what says nothing, trust and labels."""
+    folded = " ".join(content.casefold().split())
+    extra = {name: each for name, each in item.metadata.extra.items() if name not in _ASIDE}
+    extra.pop("trust", None)
+    labels = json.dumps(extra, sort_keys=True, default=str)
+    return folded.rstrip(_FULL_STOP) or folded, item.memory_type, int(trust_of(item)), labels
+
+
+def _says(there: MemoryItem, item: MemoryItem, said: _Meaning, scope: MemoryMetadata) -> bool:
+    """Tell whether one that is there says what *item* says, in this *scope*, and lasts as long."""
+    end = there.expires_at
+    lasts = end is None or (item.expires_at is not None and item.expires_at <= end)
+    is_here = all(getattr(there.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS)
+    is_told = lasts and is_here and there.status is MemoryStatus.ACCEPTED
+    return is_told and _meaning(there, there.content) == said
 
 
 async def insert_many(

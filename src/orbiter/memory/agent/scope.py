@@ -17,6 +17,7 @@ from orbiter.memory.agent._updates import (
     change,
     edit_of,
     forget_all,
+    insert_distinct,
     insert_many,
     insert_one,
     remove,
@@ -105,6 +106,7 @@ class ScopedMemory(MaintenanceMixin):
         expires: Time | timedelta | None = None,
         index: Index = True,
         idempotency_key: str | None = None,
+        dedupe: bool = False,
         format: "Format | None" = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -116,7 +118,10 @@ class ScopedMemory(MaintenanceMixin):
         found by these. A message may be a dict or what a provider's client returns; *format* names
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
-        if it was changed or forgotten since. An item with an id that is stored replaces it.
+        if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
+        same is returned instead, with the new tags as well: letter case, white space and a final
+        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
+        id that is stored replaces it.
         """
         more = labels(tags, importance, source, extra, index=None if index is True else index)
         if type(what) is str and not more:  # as most are
@@ -126,6 +131,8 @@ class ScopedMemory(MaintenanceMixin):
             item = await apart(has_many_values([what, more]), load)
         date_items([item], created_at, expires)
         store = await self._store()
+        if dedupe:  # a client of a server sends a key with every call
+            return await self._remember_once(store, item)
         if idempotency_key is not None:
             stored, is_new = await insert_one(store, self._scope, item, idempotency_key)
             if is_new:
@@ -136,6 +143,15 @@ class ScopedMemory(MaintenanceMixin):
         await store.add(item)
         self._core.events.emit_items("remembered", [item])
         return item
+
+    async def _remember_once(self, store: Store, item: MemoryItem) -> MemoryItem:
+        stored, is_new = await insert_distinct(store, self._scope, item, pii=self._core.pii)
+        if is_new:
+            self._core.events.emit_items("remembered", [stored])
+            return stored
+        there, wanted = (each.metadata.extra.get("tags") for each in (stored, item))
+        missing = [tag for tag in wanted or () if tag not in (there or ())]
+        return await self.update(stored.id, add_tags=missing) if missing else stored
 
     @operation("remember_many")
     async def remember_many(  # noqa: PLR0913 - as for `remember`

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.mcp._caller import remember_once, source_of_call
+from orbiter.memory.mcp._caller import source_of_call
 from orbiter.memory.mcp._rendering import (
     Memory,
     entry_of,
@@ -331,8 +331,8 @@ class MemoryTools:
         source = source_of_call(ctx)
         _check_all(handle, texts, labels(tags, importance, source, None))
         stored = [
-            await remember_once(
-                handle, text, kind="mcp", tags=tags, importance=importance, source=source
+            await handle.remember(
+                text, tags=tags, importance=importance, source=source, dedupe=True
             )
             for text in texts
         ]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.mcp._caller import remember_once
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer.formats.mcp_memory import observation_of, relation_of
@@ -219,15 +218,11 @@ class Graph:
         if not text:
             about["observation"] = ""
             content = f"{name} ({kind})" if kind else name
-        return await remember_once(
-            self._handle, content, kind="graph", source=self._source, extra=about
-        )
+        return await self._handle.remember(content, source=self._source, extra=about, dedupe=True)
 
     async def _relate(self, relation: Relation) -> MemoryItem:
         said, extra = relation_of(relation.begin, relation.relationType, relation.to)
-        return await remember_once(
-            self._handle, said, kind="graph", source=self._source, extra=extra
-        )
+        return await self._handle.remember(said, source=self._source, extra=extra, dedupe=True)
 
     async def _forget(self, item_id: str) -> object:
         return await self._handle.forget(item_id)

@@ -202,6 +202,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         expires: Time | timedelta | None = None,
         index: Index = True,
         idempotency_key: str | None = None,
+        dedupe: bool = False,
         format: Format | None = None,
         user_id: ScopeId = ...,
         session_id: ScopeId = ...,
@@ -217,7 +218,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         found by these. A message may be a dict or what a provider's client returns; *format* names
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
-        if it was changed or forgotten since. An item with an id that is stored replaces it.
+        if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
+        same is returned instead, with the new tags as well: letter case, white space and a final
+        full stop aside, of the same trust and `extra`. An item with an id that is stored replaces
+        it.
         """
     def remember_many(
         self,
@@ -508,6 +512,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         expires: Time | timedelta | None = None,
         index: Index = True,
         idempotency_key: str | None = None,
+        dedupe: bool = False,
         format: Format | None = None,
         **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
@@ -519,7 +524,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         found by these. A message may be a dict or what a provider's client returns; *format* names
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
-        if it was changed or forgotten since. An item with an id that is stored replaces it.
+        if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
+        same is returned instead, with the new tags as well: letter case, white space and a final
+        full stop aside, of the same trust and `extra`. An item with an id that is stored replaces
+        it.
         """
     def remember_many(
         self,
