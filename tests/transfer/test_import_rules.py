@@ -278,7 +278,7 @@ async def test_keys_that_mean_something_here_are_checked(
     assert extras["liar"]["mem0_source"] == "user"
     assert (extras["liar"]["mem0_fact"], "fact" in extras["liar"]) == ("tea", False)
     assert trust_of((await _by_text(alice))["liar"]) is Trust.IMPORT
-    assert places(report) == ["`2`", "`2`", "`3`", "`3`"]
+    assert places(report) == ["`2`", "`2`", "`3`", "`3`", "`4`", "`4`"]
     assert (await take(memory, alice, path)).unchanged == 5
 
 

@@ -22,6 +22,7 @@ from orbiter.memory.model.items import (
     role_of,
 )
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
+from orbiter.memory.model.reserved import check_shapes, refuse_reserved
 from orbiter.memory.model.trust import read_source, with_trust
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def labels(
     if not isinstance(extra, Mapping | None):
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
     extras: dict[str, object] = dict(extra or {})
+    refuse_reserved(extras)
     named = {"tags": tags, "importance": importance, "source": source, INDEXED_BY: index}
     for name, value in named.items():
         if value is not None and name in extras:
@@ -429,6 +431,7 @@ def _with_speaker(item: MemoryItem) -> MemoryItem:
 
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
+    check_shapes(item.metadata.extra)
     own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
     for name in SCOPE_FIELDS:
         if getattr(own, name) == "":

@@ -247,8 +247,14 @@ class Summaries:
         summary = await self.find(store, scope)
         if summary is None or not copies:
             return
-        own = {item.metadata.extra.get("forked_from"): item for item in copies[:-1]}
-        last = own.get(summary.covers_id)
+        last = next(
+            (
+                item
+                for item in reversed(copies[:-1])
+                if item.metadata.extra.get("forked_from") == summary.covers_id
+            ),
+            None,
+        )
         if last is None and (summary.covers_id or summary.covers_by_time(copies[-1])):
             return
         reach = "" if last is None else last.id

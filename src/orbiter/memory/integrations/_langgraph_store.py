@@ -113,10 +113,11 @@ class OrbiterStore(BaseStore):
         if not ops:
             return []
         names = [_name(op.namespace, op.key) for op in ops]
-        entries = await self._kv.get_many(names)
-        pairs = zip(ops, entries, strict=True)
+        entries = await self._entries(names)
+        found = [entries.get(name) for name in names]
+        pairs = zip(ops, found, strict=True)
         await self._refresh([entry for op, entry in pairs if entry and op.refresh_ttl])
-        return [None if entry is None else _item(entry) for entry in entries]
+        return [None if entry is None else _item(entry) for entry in found]
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         wanted = op.offset + op.limit
@@ -142,9 +143,10 @@ class OrbiterStore(BaseStore):
                 str(op.query), k=count, mode=self._mode, where={_NAMESPACES: within}
             )
             scores = {
-                item.id: (_named_by(item), hit.score if self._mode == "meaning" else hit.relevance)
+                item.id: (name, hit.score if self._mode == "meaning" else hit.relevance)
                 for hit in hits
                 for item in (hit.item, *hit.repeats)
+                if (name := _named_by(item)) is not None
             }
             entries = await self._entries({name for name, _ in scores.values()})
             ranked: dict[_Name, tuple[Entry, float | None]] = {}
@@ -159,7 +161,8 @@ class OrbiterStore(BaseStore):
     async def _entries(self, names: Iterable[_Name]) -> dict[_Name, Entry]:
         named = list(names)
         entries = await self._kv.get_many(named) if named else []
-        return {name: entry for name, entry in zip(named, entries, strict=True) if entry}
+        pairs = zip(named, entries, strict=True)
+        return {name: entry for name, entry in pairs if entry and _is_ours(entry)}
 
     async def _newest(self, op: SearchOp, wanted: int) -> list[Entry]:
         """Return at least *wanted* entries, those that were put last first, if there are."""
@@ -170,7 +173,9 @@ class OrbiterStore(BaseStore):
             entries = [
                 entry
                 for entry in page
-                if all(text in entry.value for text in texts) and _is_wanted(entry, op)
+                if all(text in entry.value for text in texts)
+                and _is_ours(entry)
+                and _is_wanted(entry, op)
             ]
             if len(entries) >= wanted or len(page) < count:
                 return entries
@@ -306,9 +311,14 @@ def _name(namespace: tuple[str, ...], key: str) -> _Name:
     return (*_ROOT, *namespace), str(key)
 
 
-def _named_by(item: MemoryItem) -> _Name:
-    extra: Mapping[str, Any] = item.metadata.extra
-    return _name(tuple(extra[_NAMESPACES][-1].split(".")), extra[_KEY])
+def _named_by(item: MemoryItem) -> _Name | None:
+    """Return the entry that a memory names; `None` if it is not one of ours."""
+    namespaces, key = (item.metadata.extra.get(name) for name in (_NAMESPACES, _KEY))
+    if not isinstance(namespaces, list) or not namespaces or not isinstance(key, str):
+        return None
+    last = namespaces[-1]
+    path = tuple(last.split(".")) if isinstance(last, str) else ()
+    return _name(path, key) if path and all(path) else None
 
 
 def _change(
@@ -348,6 +358,19 @@ def _readable(text: str) -> str:
 def _stored(entry: Entry) -> dict[str, Any]:
     stored: dict[str, Any] = json.loads(entry.value)
     return stored
+
+
+def _is_ours(entry: Entry) -> bool:
+    """Tell whether an entry is one that this store wrote; anybody may put others at its path."""
+    try:
+        stored: object = json.loads(entry.value)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(stored, dict) or not isinstance(stored.get("value"), dict):
+        return False
+    items, ttl = stored.get("items"), stored.get("ttl")
+    is_listed = isinstance(items, list) and all(isinstance(id, str) for id in items)
+    return is_listed and isinstance(ttl, int | float | None)
 
 
 def _is_wanted(entry: Entry, op: SearchOp) -> bool:

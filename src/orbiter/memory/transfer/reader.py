@@ -24,6 +24,7 @@ from pathlib import PurePosixPath
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
+from orbiter.memory.model.reserved import RESERVED_KEYS
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
@@ -326,7 +327,7 @@ IMPORTED = "imported"
 """The key with the digest of what the file said: an import changes an item only when the file has
 changed, and leaves alone what its owner made of it since."""
 
-_OUR_KEYS = ("source", "trust", "fact", IMPORTED)
+_OUR_KEYS = ("source", "trust", *RESERVED_KEYS)
 """Keys that tell where a memory comes from, and what it is; a file does not decide that."""
 
 
@@ -338,6 +339,8 @@ def checked(
     for name in _OUR_KEYS:
         if name in labels:
             labels.setdefault(_own(format, name), labels.pop(name))
+            if name in RESERVED_KEYS:
+                complain(place, f"its `{name}` is a key of ours; kept as `{_own(format, name)}`")
     if "importance" in labels and not _is_share(labels["importance"]):
         labels.setdefault(_own(format, "importance"), labels.pop("importance"))
         why = (
