@@ -109,6 +109,7 @@ async def test_any_other_answer_is_an_error_that_says_what_was_wrong(
     assert len(str(caught.value)) < 600
 
 
+OPS = ("set", "add", "remove", "end")
 SOUND = json.dumps({"facts": [MUNICH]})
 
 
@@ -154,6 +155,30 @@ async def test_an_answer_that_is_cut_off_is_taken_as_far_as_it_goes(
 
     assert [each.value for each in found] == ["Munich"]
     assert "cut off" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "op", "value"),
+    [
+        ({"op": "add", "value": "tennis"}, "add", "tennis"),
+        ({"op": "remove", "value": "tennis"}, "remove", "tennis"),
+        ({"op": None, "value": "tennis"}, "set", "tennis"),
+        ({"op": "end"}, "end", None),
+        ({"end": True}, "end", None),
+        ({"end": True, "value": "tennis"}, "end", None),
+        ({"value": None}, "end", None),
+        ({"op": "add", "value": None}, "end", None),
+    ],
+)
+async def test_a_fact_is_added_removed_or_ended(
+    server: ChatServer, make: Make, fields: dict[str, Any], op: str, value: object
+) -> None:
+    server.answers = [facts({"key": "likes", "messages": ["m1"], **fields})]
+
+    (found,) = await make().extract(MESSAGES, {})
+
+    assert (found.op, found.value) == (op, value)
+    assert all(f'"{each}"' in server.requests[0]["messages"][0]["content"] for each in OPS)
 
 
 async def test_a_schema_is_asked_for_until_a_server_refuses_it(

@@ -2,7 +2,7 @@
 
 from tests.mcp.conftest import Connect, call, refusal, text_of
 
-from orbiter.memory import ScopedMemory
+from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.model.trust import source_of
 
@@ -59,3 +59,27 @@ async def test_a_hostile_value_stays_within_its_line(connect: Connect, alice: Sc
         told = text_of(await client.call_tool("memory_know", {"key": "home.city", "value": "x"}))
 
     assert "\n" not in told
+
+
+async def test_the_deletion_of_what_is_true_now_ends_the_fact(
+    connect: Connect, memory: AgentMemory, alice: ScopedMemory
+) -> None:
+    trip = memory.scope(user_id="alice", session_id="trip")
+    oslo = await alice.facts.put("home.city", "Oslo")
+    paris = await alice.facts.put("home.city", "Paris")
+    narrow = await trip.facts.put("home.city", "Rome")
+    async with connect() as client:
+        answered = await client.call_tool("memory_delete", {"id": paris.id})
+        past = await call(client, "memory_delete", id=oslo.id)
+        theirs = await call(client, "memory_delete", id=narrow.id)
+
+    assert await alice.facts.get("home.city") is None
+    assert answered.structured_content["ended"] == "home.city"
+    assert "no earlier one is true again" in text_of(answered)
+    assert answered.structured_content["restore"] == "orbiter-memory facts revert home.city"
+    assert past.get("ended") is None
+    assert theirs["ended"] == "home.city"
+    assert await trip.facts.get("home.city") is None
+    reverted = await alice.facts.revert("home.city")
+    assert reverted is not None
+    assert reverted.value == "Paris"

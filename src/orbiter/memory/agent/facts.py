@@ -6,18 +6,18 @@ handle's scope: those of one of its sessions are that session's.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
 from orbiter.memory.agent.inputs import belongs, derived_id, labels
-from orbiter.memory.agent.interface import operation
+from orbiter.memory.agent.interface import ScopedHandle, operation, session_of
 from orbiter.memory.agent.keywords import ItemRef, Time, as_id, read_time
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
 from orbiter.memory.errors import (
@@ -32,6 +32,7 @@ from orbiter.memory.model.facts import (
     ALWAYS,
     MAX_SOURCES,
     FactMemory,
+    FactOp,
     FactSpan,
     dated,
     holding,
@@ -42,6 +43,7 @@ from orbiter.memory.model.facts import (
     span_of,
     timeline,
 )
+from orbiter.memory.model.facts.assertion import FACT_OP, changed_values, op_of
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import (
@@ -52,7 +54,7 @@ from orbiter.memory.model.trust import (
     trust_of,
 )
 
-__all__ = ["Facts"]
+__all__ = ["Facts", "end_newest"]
 
 _LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
 _TRIES = 100
@@ -73,6 +75,7 @@ class Facts(FactsView):
         key: str,
         value: object,
         *,
+        op: Literal["set", "add", "remove"] = "set",
         valid_from: Time | None = None,
         valid_to: Time | None = None,
         source: Source | None = None,
@@ -80,6 +83,8 @@ class Facts(FactsView):
     ) -> FactMemory:
         """Record that *key* is *value*, from now or *valid_from* on; return it as stored.
 
+        With *op* `add`, the value joins those that the key has, in a list; with `remove` it is
+        taken out of them, and the key ends if none is left.
         What was valid before is kept with its time. *source* is the memory or memories that say
         so (the least trusted counts), the id of one, or a label such as `web:example.com`. A value
         that is already valid for all that time is not recorded twice: it is returned, with the new
@@ -89,6 +94,20 @@ class Facts(FactsView):
         store = await self._writable()
         ids, extra = await self._provenance(store, source, importance)
         require_text("key", key)
+        if value is None:
+            raise QueryError(
+                f"`None` is not a value; `end({key!r})` says that none is true any more"
+            )
+        if op != "set":
+            if op not in ("add", "remove"):
+                raise QueryError(f"`op` must be `set`, `add` or `remove`, not {op!r}")
+            change = _Change(op, key, value, ids, extra)
+            made = await self._combine(
+                store, change, lambda now: _valid_span(valid_from, valid_to, now)
+            )
+            if made is None:
+                raise QueryError(f"`{key}` has no value then from which one could be removed")
+            return made
         now = self._clock()
         span = _valid_span(valid_from, valid_to, now)
         facts = await self._about(key, span.start)
@@ -196,7 +215,9 @@ class Facts(FactsView):
     async def accept(self, fact_id: ItemRef) -> FactMemory:
         """Accept a draft as a fact, known from now on; return it.
 
-        Where just that holds already, its sources are added there, and the draft is discarded.
+        Where just that holds already, its sources are added there, and the draft is discarded. One
+        that adds or removes a value is discarded, too: what is returned has all values then. So is
+        one with nothing to remove or to end, which is returned itself.
         """
         store = await self._writable()
         draft = await self._find(store, as_id(fact_id))
@@ -204,7 +225,18 @@ class Facts(FactsView):
             return draft
         facts = await self._read(draft.key)
         now = self._after(facts)
-        if draft.status is MemoryStatus.DRAFT:
+        op = op_of(draft)
+        if draft.status is MemoryStatus.DRAFT and op in ("add", "remove"):
+            extra = {n: v for n, v in draft.metadata.extra.items() if n not in ("fact", FACT_OP)}
+            change = _Change(op, draft.key, draft.value, draft.source_ids, extra)
+            span = _ValidSpan(draft.valid_from, draft.valid_to)
+            made = await self._combine(store, change, lambda _: span)
+            discarded = await self.discard(draft)
+            return discarded if made is None else made
+        if draft.status is MemoryStatus.DRAFT and op == "end":
+            if holding(facts, as_of=draft.valid_from, known_at=now) is None:
+                return await self.discard(draft)
+        elif draft.status is MemoryStatus.DRAFT:
             held = await self._confirmed(store, draft, facts, now)
             if held is not None:
                 await self.discard(draft)
@@ -237,15 +269,18 @@ class Facts(FactsView):
     async def propose(
         self,
         key: str,
-        value: object,
+        value: object = None,
         *,
         source: MemoryItem | Sequence[MemoryItem],
+        op: FactOp = "set",
         valid_from: Time | None = None,
         valid_to: Time | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
         """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
 
+        *op* says what it does once it is accepted: `set`, `add` or `remove` as for `put`, or
+        `end`. A value of `None` is an end, too.
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
         memories propose the same value for the same time once: not again what was accepted,
         discarded, retracted or forgotten. What no time is given for is taken for a draft that
@@ -260,11 +295,19 @@ class Facts(FactsView):
             )
         facts = await self._read(require_text("key", key))
         now = self._after(facts)
+        if op not in ("set", "add", "remove", "end"):
+            raise QueryError(f"`op` must be `set`, `add`, `remove` or `end`, not {op!r}")
+        op = "end" if value is None else op
+        if op == "end":
+            value, valid_from, valid_to = None, valid_to or valid_from, None
+        elif op != "set":
+            extra[FACT_OP] = op
         span = _valid_span(valid_from, valid_to, max(item.created_at for item in said))
         made = _proposal(
             _assertion(
                 key=key,
                 value=value,
+                is_end=op == "end",
                 valid_from=span.start,
                 valid_to=span.end,
                 recorded_at=now,
@@ -376,12 +419,123 @@ class Facts(FactsView):
             return await self._change(store, held.id, edit)
         return None
 
+    async def _combine(
+        self, store: Store, change: "_Change", span_at: "Callable[[datetime], _ValidSpan]"
+    ) -> FactMemory | None:
+        """Add or remove values; return what holds then, or `None` where nothing does.
+
+        The id of what is written follows from all that is known of the key: of two who change the
+        same at once, the second finds the first, and changes that.
+        """
+        before: list[str] = []
+        again, tries = 0, _TRIES
+        while True:
+            facts = await self._read(change.key)
+            now = self._after(facts)
+            made, held = change.made(facts, span_at(now), now, self._labelled)
+            if not made:
+                return held
+            accepted = (each for each in facts if each.status is MemoryStatus.ACCEPTED)
+            known = sorted(f"{each.id} {each.version}" for each in accepted)
+            again, before = (again + 1 if known == before else 0), known
+            *others, last = made
+            last.__dict__["id"] = derived_id(self._scope, "values", change.key, again, *known)
+            try:
+                await store.add(last, expected_version=0)
+            except VersionConflict:  # another was faster, or that one was forgotten since
+                tries -= 1
+                if not tries:
+                    raise
+                continue
+            for each in others:
+                await store.add(each, expected_version=0)
+            self._core.events.emit_items("remembered", made)
+            return last
+
     async def _change(
         self, store: Store, fact_id: str, edit: Callable[[FactMemory], None]
     ) -> FactMemory:
         item = await change(store, self._scope, fact_id, edit, expected_version=None)  # type: ignore[arg-type]  # it is a fact
         self._core.events.emit_items("updated", [item])
         return item  # type: ignore[return-value]  # told above
+
+
+async def end_newest(handle: ScopedHandle, item: MemoryItem, *, source: str) -> FactMemory | None:
+    """End the fact of which *item* is what is true now; return *item*, or `None` if it is not that.
+
+    To forget it instead would make the value before it true again.
+    """
+    if not isinstance(item, FactMemory):
+        return None
+    own = MemoryMetadata(**{name: getattr(item.metadata, name) for name in SCOPE_FIELDS})
+    facts = Facts(session_of(handle)._replace(scope=own))
+    now = await facts.get(item.key)
+    if now is None or now.id != item.id:
+        return None
+    await facts.end(item.key, source=source)
+    return item
+
+
+class _Change(NamedTuple):
+    """Values that a key gets or loses, and who says so."""
+
+    op: FactOp
+    key: str
+    value: object
+    source_ids: Sequence[str]
+    extra: Mapping[str, object]
+
+    def made(
+        self,
+        facts: Sequence[FactMemory],
+        span: "_ValidSpan",
+        now: datetime,
+        labelled: Callable[[dict[str, object]], MemoryMetadata],
+    ) -> tuple[list[FactMemory], FactMemory | None]:
+        """Return the assertions to be written, the last for the last time, and what holds then.
+
+        Each time that something else begins to hold within *span*, that gets and loses them, too.
+        """
+        spans = timeline(facts, known_at=now)
+        turns = {turn for each in spans for turn in (each.start, each.end) if turn is not None}
+        within = sorted(t for t in turns if t > span.start and (span.end is None or t < span.end))
+        starts = [span.start, *within]
+        made: list[FactMemory] = []
+        held: FactMemory | None = None
+        for start, end in zip(starts, [*within, span.end], strict=True):
+            held = holding(facts, as_of=start, known_at=now)
+            fact = self._assertion(held, labelled, valid_from=start, valid_to=end, recorded_at=now)
+            if fact is not None:
+                made.append(fact)
+        return made, held
+
+    def _assertion(
+        self,
+        held: FactMemory | None,
+        labelled: Callable[[dict[str, object]], MemoryMetadata],
+        **times: object,
+    ) -> FactMemory | None:
+        """Return what says all values that there are after it; `None` if that changes nothing."""
+        have = changed_values(None if held is None else held.value, "add", None)
+        values = changed_values(have, self.op, self.value)  # type: ignore[arg-type]  # checked below
+        if len(values) == len(have):
+            return None
+        extra, ids = dict(self.extra), [*self.source_ids]
+        plain = _assertion(key=self.key, metadata=labelled(extra))
+        if held is not None:
+            extra = {**held.metadata.extra, **extra}
+            ids = list(dict.fromkeys([*held.source_ids, *ids]))
+            worst = lowest_source([held, plain])
+            if worst is not None and "source" in extra:
+                extra |= {"source": worst[0], "trust": int(worst[1])}
+        return _assertion(
+            key=self.key,
+            value=values or None,
+            is_end=not values,
+            source_ids=ids[:MAX_SOURCES],
+            metadata=labelled({**extra, FACT_OP: self.op}),
+            **times,
+        )
 
 
 def _ends_before(span: FactSpan, end: datetime | None, now: datetime) -> bool:
@@ -452,7 +606,14 @@ def _is_known(
     made: FactMemory, facts: Sequence[FactMemory], given_times: _GivenTimes, *, now: datetime
 ) -> bool:
     """Tell whether *facts* of its key say already what *made* does: the value, and until when."""
-    held = holding(facts, as_of=made.valid_from, known_at=now)
+    op = op_of(made)
+    as_of = made.valid_from if op in ("set", "end") or any(given_times) else now
+    held = holding(facts, as_of=as_of, known_at=now)
+    if op in ("add", "remove"):
+        have = changed_values(None if held is None else held.value, "add", None)
+        return len(changed_values(have, op, made.value)) == len(have)
+    if op == "end":
+        return held is None
     if held is None or not same_value(held.value, made.value):
         return False
     span = span_of(held, facts, as_of=made.valid_from, known_at=now)
@@ -461,7 +622,7 @@ def _is_known(
 
 def _is_alike(fact: FactMemory, made: FactMemory, given_times: _GivenTimes) -> bool:
     """Tell whether *fact* says of its time what *made* proposes, as far as that was given."""
-    if fact.is_end or not same_value(fact.value, made.value):
+    if op_of(fact) != op_of(made) or not same_value(fact.value, made.value):
         return False
     if not any(given_times):
         return fact.valid_to is None or fact.covers(made.valid_from)
@@ -487,5 +648,7 @@ def _proposal(fact: FactMemory, scope: MemoryMetadata, confidence: float | None)
         extra["confidence"] = confidence
     fields = {**fact.metadata.__dict__, "extra": extra}
     fact.__dict__["metadata"] = MemoryMetadata(**fields)
-    fact.__dict__["id"] = derived_id(scope, "proposal", fact.key, value, sources, json.dumps(span))
+    op = [] if op_of(fact) == "set" else [op_of(fact)]
+    parts = (fact.key, value, sources, json.dumps(span), *op)
+    fact.__dict__["id"] = derived_id(scope, "proposal", *parts)
     return fact

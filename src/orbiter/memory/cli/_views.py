@@ -301,8 +301,11 @@ def value_of(fact: "FactMemory") -> str:
     """Return what a fact says, on one line: a text as it is, everything else as JSON."""
     if fact.is_end:
         return "ended"
+    from orbiter.memory.model.facts.assertion import op_of  # noqa: PLC0415 - `--help` needs it not
+
     text = fact.value if isinstance(fact.value, str) else dumps(fact.value, indent=None)
-    return one_line(text)
+    op = op_of(fact)
+    return one_line(text if op == "set" or fact.status != "draft" else f"{op} {text}")
 
 
 def when(fact: "FactMemory") -> str:

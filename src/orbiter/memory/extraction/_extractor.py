@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction, unwrap
 from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.errors import ExtractionError, QueryError
-from orbiter.memory.model.facts import MAX_VALUE, FactMemory, check_key
+from orbiter.memory.model.facts import MAX_VALUE, FactMemory, FactOp, check_key
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_instant
 from orbiter.memory.model.validation import Json, StructuralMeta, check_json
@@ -32,10 +32,21 @@ class ProposedFact:
     valid_to: datetime | None = None
     confidence: float | None = None
     """How sure the extractor is, from 0 to 1."""
+    op: FactOp = "set"
+    """Whether the value takes the place of the one before, is added to others, or removed; or
+    whether the fact has ended. A value of `None` is an end, too."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str):
             raise ExtractionError(f"a proposed key must be a string, not {self.key!r}")
+        if self.op not in ("set", "add", "remove", "end"):
+            raise ExtractionError(
+                f"the `op` of `{self.key[:40]}` must be `set`, `add`, `remove` or `end`, not "
+                f"{self.op!r}"
+            )
+        if self.value is None or self.op == "end":
+            object.__setattr__(self, "op", "end")
+            object.__setattr__(self, "value", None)
         try:
             check_key(self.key)
             object.__setattr__(self, "value", check_json(self.value, max_bytes=MAX_VALUE))

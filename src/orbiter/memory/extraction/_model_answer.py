@@ -38,6 +38,7 @@ _VALUE: dict[str, object] = {
 }
 _FIELDS: dict[str, object] = {
     "key": {"type": "string"},
+    "op": {"type": "string", "enum": ["set", "add", "remove", "end"]},
     "value": _VALUE,
     "valid_from": _TEXT_OR_NULL,
     "valid_to": _TEXT_OR_NULL,
@@ -202,7 +203,8 @@ class _UnreadableError(Exception):
 def _fact(each: object, messages: Mapping[str, str]) -> ProposedFact:
     if not isinstance(each, dict):
         raise _UnreadableError("no object")
-    for name in ("key", "value"):
+    op: Any = "end" if each.get("end") is True else each.get("op") or "set"
+    for name in ("key",) if op == "end" else ("key", "value"):
         if name not in each:
             raise _UnreadableError(f"no `{name}`")
     key, names = each["key"], each.get("messages")
@@ -219,14 +221,15 @@ def _fact(each: object, messages: Mapping[str, str]) -> ProposedFact:
     try:
         return ProposedFact(
             key=key.strip() if isinstance(key, str) else key,
-            value=each["value"],
+            value=each.get("value"),
             message_ids=tuple(ids),
             valid_from=start,
             valid_to=end,
             confidence=_confidence(each.get("confidence")),
+            op=op,
         )
     except (ExtractionError, ValueError):
-        raise _UnreadableError("a key, value or span that is not valid") from None
+        raise _UnreadableError("a key, value, op or span that is not valid") from None
 
 
 def _confidence(value: Any) -> float | None:

@@ -33,11 +33,14 @@ where they live, what they do, like, own, avoid, plan, whom they know. Leave out
 for this conversation, guesses, questions, and what is known already with the same value.
 
 Answer with one JSON object and nothing else, no text around it, no code fence:
-{"facts": [{"key": "home_city", "value": "Munich", "valid_from": "2024-03-01", "valid_to": null,
-"messages": ["m3"], "confidence": 0.9}]}
+{"facts": [{"key": "home_city", "op": "set", "value": "Munich", "valid_from": "2024-03-01",
+"valid_to": null, "messages": ["m3"], "confidence": 0.9}]}
 
 key: short, lower case, with underscores; take a known key where one fits.
-value: any JSON value, as short as it can be.
+op: "set" where the value takes the place of the known one, as of a home or an employer; "add" where
+it joins the values of a key that can have many, as likes, allergies, pets or languages, one fact
+for each; "remove" where one of these is no longer true; "end" where none is, with the value null.
+value: any JSON value, as short as it can be; null only for "end".
 valid_from, valid_to: since when and until when it is true, as a date or ISO 8601 time, if the
 messages say so, else null. Reckon "last March" from the time of the message.
 messages: the names of the messages that state it, at least one, only names that are given.

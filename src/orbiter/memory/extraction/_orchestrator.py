@@ -91,6 +91,7 @@ class LongTermMemory:
                 each.key,
                 each.value,
                 source=[now for now in sources if now is not None],
+                op=each.op,
                 valid_from=each.valid_from,
                 valid_to=each.valid_to,
                 confidence=each.confidence,

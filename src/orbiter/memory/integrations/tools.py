@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent.facts import end_newest
 from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.context.entries import default_trust, memory_entry, with_id
 from orbiter.memory.context.prompt_fence import new_mark, render
@@ -208,6 +209,9 @@ class _Tools:
             id: The id of the memory, as `recall` gave it.
         """
         item = await find_item(self._handle, id)
+        ended = await end_newest(self._handle, item, source=_SOURCE)
+        if ended is not None:
+            return f"Ended: {ended.key} has no value now. Earlier values did not become true again."
         if not await self._handle.forget(item.id):
             raise ItemNotFoundError(id)
         return "Forgotten. The user can bring it back in the dashboard."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from mcp.types import CallToolResult
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
+from orbiter.memory.agent.facts import end_newest
 from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.errors import ItemNotFoundError, QueryError
@@ -30,6 +31,7 @@ from orbiter.memory.text.ranking import for_prompt
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.mcp._caller import HandleOfCall
+    from orbiter.memory.model.facts import FactMemory
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.recall import RecallResult
 
@@ -99,10 +101,12 @@ class Known(BaseModel):
 
 
 class Deleted(BaseModel):
-    """What `memory_delete` removed."""
+    """What `memory_delete` removed, or the fact that it ended."""
 
     id: str
     restore: str
+    ended: str | None = None
+    """The key of a fact, if this was its value: nothing is true of the key any more."""
     repeats: list[str] = []
     """Ids of memories that say the same in the same words, and are still there."""
 
@@ -382,10 +386,13 @@ class MemoryTools:
         )
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
-        """Forget a memory. Memories that say the same stay: the answer has their ids."""
+        """Forget a memory, or end a fact. What says the same stays: the answer has the ids."""
         handle = self._handle_of_call(ctx)
         item = await find_item(handle, id)
         id = item.id
+        ended = await end_newest(handle, item, source=source_of_call(ctx))
+        if ended is not None:
+            return _ended(ended)
         if not await handle.forget(id):
             raise ItemNotFoundError(id)
         way = _restoring(short_id(id))
@@ -431,6 +438,19 @@ def _restoring(item_id: str) -> str:
         return "orbiter-memory restore ID"
     begin = "-- " if item_id.startswith("-") else ""
     return f"orbiter-memory restore {begin}{shlex.quote(item_id)}"
+
+
+def _ended(fact: "FactMemory") -> CallToolResult:
+    """Return what to tell of a fact that was ended in place of being forgotten."""
+    begin = "-- " if fact.key.startswith("-") else ""
+    way = f"orbiter-memory facts revert {begin}{shlex.quote(fact.key)}"
+    if not fact.key.isprintable():
+        way = "orbiter-memory facts revert KEY"
+    return answer(
+        Deleted(id=fact.id, restore=way, ended=fact.key),
+        f"ended: {plain(fact.key)} has no value now, and no earlier one is true again; its values "
+        f"are kept with their times, and a person undoes this with `{way}`",
+    )
 
 
 def _nothing_answers(recalled: "RecallResult") -> str:

@@ -46,7 +46,7 @@ from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.model.episode import EpisodicMemory
-from orbiter.memory.model.facts import FactConflict, FactMemory
+from orbiter.memory.model.facts import FactConflict, FactMemory, FactOp
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Reranker, Summarizer
@@ -899,6 +899,7 @@ class Facts(Blocking[agent.Facts]):
         key: str,
         value: object,
         *,
+        op: Literal["set", "add", "remove"] = "set",
         valid_from: Time | None = None,
         valid_to: Time | None = None,
         source: Source | None = None,
@@ -906,6 +907,8 @@ class Facts(Blocking[agent.Facts]):
     ) -> FactMemory:
         """Record that *key* is *value*, from now or *valid_from* on; return it as stored.
 
+        With *op* `add`, the value joins those that the key has, in a list; with `remove` it is
+        taken out of them, and the key ends if none is left.
         What was valid before is kept with its time. *source* is the memory or memories that say
         so (the least trusted counts), the id of one, or a label such as `web:example.com`. A value
         that is already valid for all that time is not recorded twice: it is returned, with the new
@@ -930,22 +933,27 @@ class Facts(Blocking[agent.Facts]):
     def accept(self, fact_id: ItemRef) -> FactMemory:
         """Accept a draft as a fact, known from now on; return it.
 
-        Where just that holds already, its sources are added there, and the draft is discarded.
+        Where just that holds already, its sources are added there, and the draft is discarded. One
+        that adds or removes a value is discarded, too: what is returned has all values then. So is
+        one with nothing to remove or to end, which is returned itself.
         """
     def discard(self, fact_id: ItemRef) -> FactMemory:
         """Discard a draft; the same messages do not propose it again."""
     def propose(
         self,
         key: str,
-        value: object,
+        value: object = None,
         *,
         source: MemoryItem | Sequence[MemoryItem],
+        op: FactOp = "set",
         valid_from: Time | None = None,
         valid_to: Time | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
         """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
 
+        *op* says what it does once it is accepted: `set`, `add` or `remove` as for `put`, or
+        `end`. A value of `None` is an end, too.
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
         memories propose the same value for the same time once: not again what was accepted,
         discarded, retracted or forgotten. What no time is given for is taken for a draft that

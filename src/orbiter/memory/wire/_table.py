@@ -119,6 +119,8 @@ _DESCRIPTIONS = {
 
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
+_PUT_OP = choice("set", "add", "remove")
+_FACT_OP = choice("set", "add", "remove", "end")
 _USER_ORDER = choice("name", "recent", "items")
 _NO, _YES = False, True
 _CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
@@ -376,7 +378,8 @@ _CHAT = (
 
 _FACTS = (
     Operation("put", "facts", "PUT", "facts/{key}", "write",
-              (_KEY, _body("value", VALUE), _body("valid_from", TIME, None),
+              (_KEY, _body("value", VALUE), _body("op", _PUT_OP, "set"),
+               _body("valid_from", TIME, None),
                _body("valid_to", TIME, None), _body("source", SOURCE, None),
                _body("importance", NUMBER, None)), FACT),
     Operation("end", "facts", "POST", "facts/{key}/end", "write",
@@ -391,7 +394,8 @@ _FACTS = (
     Operation("discard", "facts", "POST", "fact-drafts/{fact_id}/discard", "write", (_FACT_ID,),
               FACT),
     Operation("propose", "facts", "POST", "fact-drafts", "write",
-              (_body("key", TEXT), _body("value", VALUE), _body("source", SOURCES),
+              (_body("key", TEXT), _body("value", VALUE, None), _body("source", SOURCES),
+               _body("op", _FACT_OP, "set"),
                _body("valid_from", TIME, None), _body("valid_to", TIME, None),
                _body("confidence", NUMBER, None)),
               enveloped("fact", optional(FACT)), is_safe_to_repeat=False),

@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,13 +19,17 @@ from orbiter.memory.model.validation import MAX_DEPTH, Json, check_json, check_n
 
 __all__ = [
     "ALWAYS",
+    "FACT_OP",
     "MAX_SOURCES",
     "MAX_VALUE",
     "FactMemory",
+    "FactOp",
     "assertion_text",
+    "changed_values",
     "check_key",
     "check_source_id",
     "check_value",
+    "op_of",
     "same_value",
     "show_value",
     "stored_fields",
@@ -40,6 +44,15 @@ MAX_SOURCES = 1_000
 
 ALWAYS = datetime.min.replace(tzinfo=UTC)
 """The `valid_from` of what nobody has said since when it holds."""
+
+
+FactOp = Literal["set", "add", "remove", "end"]
+"""What an assertion does to its key: its value takes the place of the one before, joins others of a
+list, is taken out of them, or nothing is true any more."""
+
+FACT_OP = "fact_op"
+"""Key of `metadata.extra` that says that an assertion adds or removes. The value of a draft is what
+is to be added or removed; that of an accepted one is all that there is then."""
 
 
 def check_key(value: str) -> str:
@@ -194,9 +207,38 @@ def show_value(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def op_of(fact: FactMemory) -> FactOp:
+    """Return what an assertion does to its key."""
+    if fact.is_end:
+        return "end"
+    op = fact.metadata.extra.get(FACT_OP)
+    return op if op in ("add", "remove") else "set"
+
+
 def assertion_text(fact: FactMemory) -> str:
-    """Return what an assertion says."""
-    return "ended" if fact.is_end else show_value(fact.value)
+    """Return what an assertion says; of a draft that adds or removes, with that word."""
+    if fact.is_end:
+        return "ended"
+    op, text = op_of(fact), show_value(fact.value)
+    return text if op == "set" or fact.status is not MemoryStatus.DRAFT else f"{op} {text}"
+
+
+def changed_values(values: Json, op: FactOp, value: Json) -> list[Json]:
+    """Return *values* as a list, with *value* added or removed: of a list, each of its values."""
+    have = _as_list(values)
+    news = _as_list(value)
+    if op == "remove":
+        return [each for each in have if not any(same_value(each, gone) for gone in news)]
+    for new in news:
+        if not any(same_value(new, each) for each in have):
+            have.append(new)
+    return have
+
+
+def _as_list(value: Json) -> list[Json]:
+    if value is None:
+        return []
+    return [*value] if isinstance(value, list) else [value]
 
 
 def same_value(one: Json, other: Json) -> bool:

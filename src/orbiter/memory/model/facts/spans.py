@@ -19,6 +19,7 @@ from orbiter.memory.model.facts.assertion import (
     ALWAYS,
     FactMemory,
     assertion_text,
+    op_of,
     same_value,
     show_value,
 )
@@ -274,8 +275,12 @@ class FactConflict:
         return f"{self.key}: {earlier} or {later} ({self.reason})"
 
 
-def _agree(one: FactMemory, other: FactMemory) -> bool:
-    return one.is_end == other.is_end and (one.is_end or same_value(one.value, other.value))
+def _agree(earlier: FactMemory, later: FactMemory) -> bool:
+    """Tell whether *later* leaves true what *earlier* says: it is the same, or more of it."""
+    if op_of(later) == "add":
+        return True
+    same_kind = earlier.is_end == later.is_end
+    return same_kind and (later.is_end or same_value(earlier.value, later.value))
 
 
 def conflicts_in(

@@ -11,8 +11,8 @@ from orbiter.memory.model.facts import (
     conflicts_in,
     dated,
     holding,
-    show_value,
 )
+from orbiter.memory.model.facts.assertion import assertion_text
 from orbiter.memory.server.dashboard.facts_page import read_facts, scope_of
 from orbiter.memory.server.dashboard.memory_page import _page_data as memory_data
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
@@ -45,7 +45,7 @@ def sides_of(conflict: FactConflict) -> Data:
 
 
 def _words(fact: FactMemory) -> str:
-    return "Ended" if fact.is_end else show_value(fact.value)
+    return "Ended" if fact.is_end else assertion_text(fact)
 
 
 async def draft_of(ask: Ask, fact: FactMemory, facts: list[FactMemory]) -> Data:
