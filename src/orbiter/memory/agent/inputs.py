@@ -109,7 +109,7 @@ def labels(
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
     extras: dict[str, object] = dict(extra or {})
     refuse_reserved(extras)
-    named = {"tags": tags, "importance": importance, "source": source, INDEXED_BY: index}
+    named = {"tags": tags, "importance": importance, "source": source}
     for name, value in named.items():
         if value is not None and name in extras:
             raise QueryError(f"`{name}` is given twice, by itself and in `extra`")

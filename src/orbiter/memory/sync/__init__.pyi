@@ -220,8 +220,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
         same is returned instead, with the new tags as well: letter case, white space and a final
-        full stop aside, of the same trust and `extra`. An item with an id that is stored replaces
-        it.
+        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
+        id that is stored replaces it.
         """
     def remember_many(
         self,
@@ -526,8 +526,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
         same is returned instead, with the new tags as well: letter case, white space and a final
-        full stop aside, of the same trust and `extra`. An item with an id that is stored replaces
-        it.
+        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
+        id that is stored replaces it.
         """
     def remember_many(
         self,
