@@ -529,6 +529,8 @@ def test_all_commands_read_the_store_from_the_settings_file(
 
 def test_memories_of_programs_that_name_nobody_are_pointed_at(cli: Cli) -> None:
     cli.ok("remember", "a program's tea", "--user", "~default")
+    cli.ok("remember", "tea of an earlier version", "--user", "morgan")
+    cli.ok("remember", "tea")
     nobody = {**environment(cli.url), "LOGNAME": "morgan"}
     nobody.pop("ORBITER_MEMORY_USER", None)
 

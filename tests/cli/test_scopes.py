@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,8 +14,9 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 from tests.cli.test_serve_keys import serve
+from typer.testing import Result
 
-from orbiter.memory import AgentMemory
+from orbiter.memory import AgentMemory, sync
 from orbiter.memory.cli._root import app
 
 
@@ -78,6 +80,73 @@ def test_without_a_name_it_is_the_computers_user(cli: Cli, monkeypatch: pytest.M
     assert named["user"] == {"value": "alice", "from": "ORBITER_MEMORY_USER"}
     assert '"user": {\n    "value": null' in result.stdout
     assert getpass.getuser()
+
+
+@pytest.fixture
+def nobody(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Return a command line that is told no user, on the computer of morgan."""
+
+    class Nobody(Cli):
+        def __call__(self, *args: str, **more: Any) -> Result:
+            with monkeypatch.context() as patch:
+                patch.setenv("LOGNAME", "morgan")
+                return super().__call__(*args, **more, env={"ORBITER_MEMORY_USER": None})  # type: ignore[dict-item]  # which unsets it
+
+    return Nobody(cli.url, cli.env)
+
+
+def test_python_and_the_command_line_mean_the_same_user_by_default(nobody: Cli) -> None:
+    with sync.AgentMemory(nobody.url, embeddings=None) as memory:
+        memory.remember("I like green tea")
+    nobody.remember("I like rum")
+    with sync.AgentMemory(nobody.url, embeddings=None) as memory:
+        items = memory.list()
+
+    assert {item.content for item in items} == {"I like green tea", "I like rum"}
+    assert [each["content"] for each in nobody.json("list")["items"]] == [
+        "I like rum",
+        "I like green tea",
+    ]
+    assert "green tea" in nobody.ok("recall", "green tea")
+    assert "green tea" in nobody.ok("context", "Do I like green tea?")
+    assert nobody.json("config")["user"] == {"value": "~default", "from": "the default user"}
+    assert nobody.json("history", items[0].id)[0]["by"] != "morgan"  # whose own it is
+
+
+def test_a_store_of_the_computers_user_keeps_to_that_name(nobody: Cli) -> None:
+    with sync.AgentMemory(nobody.url, embeddings=None) as memory:
+        memory.scope("morgan").remember("stored by an earlier version")
+
+    nobody.remember("stored by this one")
+    nobody.ok("forget", nobody.remember("a mistake"), "--yes")
+
+    assert len(nobody.json("list")["items"]) == 2
+    assert len(nobody.json("list", "--user", "morgan")["items"]) == 2
+    assert nobody.json("stats")["scope"] == {"user_id": "morgan"}
+
+
+def test_where_a_scope_is_empty_it_says_whose_memories_there_are(
+    nobody: Cli, tmp_path: Path
+) -> None:
+    nobody.remember("a secret of zoe", "--user", "zoe")
+
+    for args in (("list",), ("recall", "secret"), ("context", "What is secret?")):
+        told = nobody(*args)
+        assert told.exit_code == 0
+        assert "there are some of `zoe`: `--user NAME`" in told.stderr, args
+        assert "a secret" not in told.stdout + told.stderr
+
+
+def test_the_key_of_one_user_never_learns_of_others(nobody: Cli) -> None:
+    nobody.remember("a secret of zoe", "--user", "zoe")
+    key = nobody.json("keys", "create", "--user", "eve")["key"]
+    with serve(nobody) as (told, _):
+        eve = Cli(str(told["url"]), {"ORBITER_MEMORY_TOKEN": key})
+        for args in (("list",), ("recall", "secret")):
+            result = eve(*args, env={"ORBITER_MEMORY_USER": None})  # type: ignore[dict-item]
+
+            assert result.exit_code == 0
+            assert "zoe" not in result.output
 
 
 def scoped_commands() -> list[list[str]]:

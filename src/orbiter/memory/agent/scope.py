@@ -87,9 +87,9 @@ class ScopedMemory(MaintenanceMixin):
         return "scope", {}
 
     def __repr__(self) -> str:
-        named = [*Query(metadata=self._scope).wanted.items()]
-        named += [("name", self._session.name)] if self._session.name is not None else []
-        return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
+        named = [f"{name}={value!r}" for name, value in Query(metadata=self._scope).wanted.items()]
+        named += [] if self._session.name is None else [f"name={self._session.name!r}"]
+        return f"ScopedMemory({', '.join(named)})"
 
     # Remembering
 

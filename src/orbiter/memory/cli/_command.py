@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +35,6 @@ __all__ = [
     "is_served",
     "name_completers",
     "new_app",
-    "os_user",
     "without_a_name",
 ]
 
@@ -43,6 +42,7 @@ SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
 _NOT_SET = "not set"
 _OS_USER = "the name of the computer's user"
+_DEFAULT = "the default user"
 _MAKERS = ("remember", "import")
 
 
@@ -59,6 +59,8 @@ class Target:
     task: str | None = None
     agent: str | None = None
     user_name: str | None = None
+    default_user: str | None = None
+    """Whom the store at hand means where nobody is named, once it is open."""
     by: str | None = None
     everyone: bool = False
     no_user: bool = False
@@ -79,8 +81,19 @@ class Target:
         from_file, place = file_setting(name)
         if from_file is not None:
             return from_file, place
-        user = os_user() if name in ("user", "by") else None
-        if user is None or (name == "by" and (reason := self._why_unsigned(user))):
+        return self._default(name) if name in ("user", "by") else (None, _NOT_SET)
+
+    def _default(self, name: str) -> tuple[str | None, str]:
+        """Return the user, or who acts, where nobody is named."""
+        from orbiter.memory.agent.default_user import (  # noqa: PLC0415 - `--help` needs none of it
+            DEFAULT_USER,
+            os_user,
+        )
+
+        if name == "user":
+            return self.default_user or DEFAULT_USER, _DEFAULT
+        user = os_user()
+        if user is None or (reason := self._why_unsigned(user)):
             return None, _NOT_SET if user is None else reason
         return user, _OS_USER
 
@@ -91,7 +104,10 @@ class Target:
         theirs are not named in it.
         """
         names = [] if self.everyone else [self.setting(name)[0] for name in SCOPES]
-        own = "what you change of your own is not signed" if user in names else ""
+        from orbiter.memory.agent import DEFAULT_USER  # noqa: PLC0415 - `--help` needs none of it
+
+        is_own = user in names or DEFAULT_USER in names
+        own = "what you change of your own is not signed" if is_own else ""
         own = _NOT_SET if user.startswith("~") else own
         return "the server's key says who acts" if self.is_remote() else own
 
@@ -158,7 +174,7 @@ class Target:
         return ", ".join(f"{name.removesuffix('_id')} `{value}`" for name, value in scope.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandContext:
     """One call of a command: its target and its output."""
 
@@ -176,7 +192,10 @@ class CommandContext:
         A file that is not there is made only with *creates*: neither a typing mistake nor a look
         around must leave an empty store behind.
         """
-        from orbiter.memory.model.audit import acting_as  # noqa: PLC0415 - `--help` needs none of it
+        from orbiter.memory.agent.default_user import (  # noqa: PLC0415 - `--help` needs none of it
+            default_user_of,
+        )
+        from orbiter.memory.model.audit import acting_as  # noqa: PLC0415
 
         memory = self.unopened(meaning=meaning, persona=persona)
         if not creates:
@@ -187,13 +206,16 @@ class CommandContext:
         with nullcontext() if by is None else acting_as(by):
             async with memory:
                 self.check_key(memory)
+                if self.target.setting("user")[1] == _DEFAULT and not self.target.everyone:
+                    found = await default_user_of(memory)
+                    self.target = replace(self.target, default_user=found)
                 yield memory
 
     async def note_default_user(self, memory: "AgentMemory") -> None:
         """Say so if programs that name no user have memories here, and no user was named."""
         from orbiter.memory.agent import DEFAULT_USER  # noqa: PLC0415 - `--help` needs none of it
 
-        if self.target.setting("user")[1] != _OS_USER or self.target.everyone or is_served(memory):
+        if self.target.default_user in (None, DEFAULT_USER) or is_served(memory):
             return
         if await memory.default_user.list(limit=1):
             self.out.note(
@@ -204,7 +226,7 @@ class CommandContext:
     def check_key(self, memory: "AgentMemory") -> None:
         """Raise `UsageError` if the key of a server is for another scope than the options name.
 
-        The computer's user and the environment do not count: what the key names is meant.
+        The default and the environment do not count: what the key names is meant.
         """
         memory._engine.leaves_scope_to_key = True  # noqa: SLF001 - of this library
         for name, value in memory._engine.held.items():  # noqa: SLF001 - of this library
@@ -212,7 +234,7 @@ class CommandContext:
             chosen, origin = self.target.setting(option)
             if self.target.everyone:
                 say(f"the key is for {option} `{value}`; `--all` is nothing more", kind="note")
-            elif chosen not in (None, value) and origin != _OS_USER:
+            elif chosen not in (None, value) and origin != _DEFAULT:
                 other = f"the key is for {option} `{value}`, and {origin} is `{chosen}`"
                 if origin == f"--{option}":
                     raise UsageError(f"{other}; leave `{origin}` out, or use another key")
@@ -276,8 +298,9 @@ class CommandContext:
         self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
     ) -> AsyncIterator[tuple["AgentMemory", "ScopedMemory"]]:
         """Open the store; with it comes the scope that the options name."""
-        scope = self.target.scope()  # first: a mistake in it must not make a file
+        self.target.scope()  # first: a mistake in it must not make a file
         async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
+            scope = self.target.scope()
             name = self.target.setting("user_name")[0]
             yield memory, memory.unscoped() if scope is None else memory.scope(**scope, name=name)
 
@@ -305,16 +328,6 @@ def is_served(memory: "AgentMemory") -> bool:
     from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415
 
     return is_http_url(memory.url)
-
-
-def os_user() -> str | None:
-    """Return the name of the computer's user, if it has one."""
-    import getpass  # noqa: PLC0415 - it loads more than it seems
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user, as in some containers
-        return None
 
 
 def new_app() -> typer.Typer:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,7 +179,8 @@ def _row(run: CommandContext, text: str) -> list[str]:
 
 def _seal(run: CommandContext) -> str:
     """Return a digest of the store and the scope, so that neither is written down."""
-    scope = json.dumps(run.target.scope(), sort_keys=True)
+    # Before the store is open, nobody knows whom it means by default.
+    scope = json.dumps(replace(run.target, default_user=None).scope(), sort_keys=True)
     url = run.unopened(meaning=False).url
     place = str(Path(url.removeprefix("sqlite:///")).absolute()) if "sqlite" in url else url
     return hashlib.sha256(f"{place}\n{scope}".encode()).hexdigest()
@@ -220,7 +222,7 @@ def note_replaced(run: CommandContext, *questions: str) -> None:
 async def note_nothing(
     run: CommandContext, memory: "AgentMemory", text: str, *, kind: str | None = None
 ) -> None:
-    """Say that nothing was found; of a user without memories, what there is, or who is meant.
+    """Say that nothing was found; of a scope without memories, where there are some.
 
     *text* is what is said of all others, if someone is watching. A *kind* that is none is named.
     """
@@ -235,10 +237,37 @@ async def note_nothing(
         has = counted(entries, "key-value entry", "key-value entries")
         way = "`orbiter-memory kv` lists them"
         say(f"no memories of {run.target.describe()}, but {has}; {way}", kind="note")
-    elif name is not None and not items and (near := await near_user(memory, name)):
-        say(f"no memories of {run.target.describe()}{near}", kind="note")
+    elif name is not None and not items and (ways := await _others(run, memory, name)):
+        say(f"no memories of {run.target.describe()}{ways}", kind="note")
     else:
         run.out.note(text)
+
+
+async def _others(run: CommandContext, memory: "AgentMemory", name: str) -> str:
+    """Return whose memories there are instead, as words to add; nothing for whoever may not know.
+
+    A server tells it only to the key of an administrator of everyone.
+    """
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
+
+    if near := await near_user(memory, name):
+        return near
+    try:
+        users = await memory.users(limit=_FEW_USERS + 1, order="recent")
+    except MemoryError:
+        return ""
+    others = [f"`{one_line(each.user_id)}`" for each in users if each.user_id != name]
+    if not others:
+        return run.target.or_all("shows") if (await memory.stats()).items else ""
+    more = ", …" if len(others) > _FEW_USERS else ""
+    return (
+        f"; there are some of {', '.join(others[:_FEW_USERS])}{more}: `--user NAME` shows those of "
+        f"one, `orbiter-memory users` lists all{run.target.or_all('shows')}"
+    )
+
+
+_FEW_USERS = 3
+"""Users who are named where somebody else has no memories."""
 
 
 async def counts_of_user(memory: "AgentMemory", name: str) -> tuple[int, int]:

@@ -130,7 +130,7 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
         if name == "pii" and is_server:
             continue  # which refuses it, as it has its own
         if name in ("user", "by") and not origin.startswith(("--", "ORBITER")):
-            continue  # the computer's user, who will be the same there
+            continue  # the default, which will be the same there
         if is_shared and name == "url":
             if value is not None and _is_private(value):
                 env["ORBITER_MEMORY_URL"] = value

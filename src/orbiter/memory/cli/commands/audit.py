@@ -128,13 +128,14 @@ async def list_audit(
     # Here it is a filter: neither does the actor look, nor must it be a name to sign with.
     run = replace(run, target=replace(run.target, by=None))
     filters: dict[str, Any] = {
-        **(run.target.scope() or {}),
         "action": action,
         "by": by,
         "since": read_when("since", since),
         "before": before,
     }
+    run.target.scope()  # a mistake in it is told before anything is opened
     async with run.memory(meaning=False) as memory:
+        filters |= run.target.scope() or {}
         _has_log(memory)  # a store that cannot keep one says so
         if item is not None:
             scope = run.target.scope()

@@ -14,6 +14,7 @@ from orbiter.memory.cli._command import CommandContext, command, new_app, withou
 from orbiter.memory.cli._completion import complete_chats
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
+from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._options import MinRelevance, Spread, read_words
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
@@ -243,6 +244,8 @@ async def context(  # noqa: PLR0913 - the options of a command
             raise UsageError(
                 f'{problem}; give the task: `orbiter-memory context {chat_id} "…"`'
             ) from None
+        if not has_messages and not any(each.name == "memories" for each in made.sections):
+            await note_nothing(run, store, f"no memory of {run.target.describe()} answers")
     note_waiting(waiting)
     if run.out.is_json:
         run.out.data(_context_json(made))

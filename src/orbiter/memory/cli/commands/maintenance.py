@@ -29,8 +29,8 @@ async def stats(run: CommandContext) -> None:
         UnsupportedError,
     )
 
-    scope = run.target.scope()
     async with run.both() as (memory, handle):
+        scope = run.target.scope()
         own = await handle.stats()
         entries = await _entries(memory, scope)
         if not own.items and not own.forgotten and not entries:

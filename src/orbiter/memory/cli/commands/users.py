@@ -147,8 +147,8 @@ async def kv(
     limit: Limit = 50,
 ) -> None:
     """List key-value entries, or print the value of one."""
-    scope = run.target.scope()
     async with run.both(meaning=False) as (memory, handle):
+        scope = run.target.scope()
         every = await _entries(memory, handle, scope)
     start = f"{name.rstrip('/')}/"
     listed = [each for each in every if not name or f"{_name(each)}/".startswith(start)]

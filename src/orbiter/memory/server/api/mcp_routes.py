@@ -6,7 +6,6 @@ Whose memories a call is about follows from the key of its own request, or, wher
 open, from the address that a person has written into a client: `/mcp?user_id=alice`.
 """
 
-import getpass
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -17,11 +16,11 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from orbiter.memory.agent.default_user import default_user_of
 from orbiter.memory.errors import QueryError
 from orbiter.memory.mcp import PROFILES, Profile, build
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.scopes import handle_of
-from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import ServerState, principal_of, state_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def mount(
     server: ServerState,
 ) -> tuple[list[BaseRoute], Callable[[], AbstractAsyncContextManager[None]]]:
     """Return the routes, and what must be entered while they are served, once for each time."""
-    doors = Doors(server.settings)
+    doors = Doors(server)
     routes: list[BaseRoute] = [
         # What is left out, a stream from the server and the end of a session, is a plain 405.
         Route(path, endpoint=Door(doors, profile), methods=["POST"], name=f"mcp-{profile}")
@@ -56,8 +55,10 @@ def mount(
 class Doors:
     """What answers: for each profile, one that reads and writes and one that only reads."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, server: ServerState) -> None:
+        self._settings = server.settings
+        self._memory = server.memory
+        self._default_user: str | None = None
         self._managers: dict[tuple[Profile, bool], StreamableHTTPSessionManager] = {}
         self._security: TransportSecuritySettings | None = None
 
@@ -86,6 +87,9 @@ class Doors:
         """Answer a request, which the guard has let in."""
         principal = principal_of(Request(scope))
         read_only = self._settings.read_only or not principal.may("write")
+        if principal.key_id is None:
+            self._default_user = self._default_user or await default_user_of(self._memory)
+            scope["state"]["default_user"] = self._default_user
         server = scope.get("server")
         if server:
             # The guard lets a request call us by the number that it came to; so must the SDK.
@@ -133,8 +137,7 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
     )
     if names_nobody and principal.key_id is None:
         # On this computer alone, and without a key: whoever the command line would take it for.
-        user = _computers_user()
-        fields |= {} if user is None else {"user_id": user}
+        fields["user_id"] = _named_user() or request.state.default_user
     elif names_nobody:
         raise QueryError(
             "this key is for everyone's memories, and an agent needs a user: add "
@@ -143,11 +146,8 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
     return handle_of(server.memory, principal, fields)
 
 
-def _computers_user() -> str | None:
+def _named_user() -> str | None:
     named = os.environ.get(_USER_VARIABLE)
     if named == "":
         raise QueryError(f"`{_USER_VARIABLE}` is empty on the server; give a name, or unset it")
-    try:
-        return named or getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user, as in some containers
-        return None
+    return named
