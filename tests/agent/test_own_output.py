@@ -23,6 +23,7 @@ from orbiter.memory.model.fences import has_fence
 from orbiter.memory.model.items import is_own_output
 from orbiter.memory.model.own_output import AGENT_TOOLS, MCP_TOOLS, is_own_tool
 from orbiter.memory.summary import SummaryConfig, conversation_text
+from orbiter.memory.testing import HashEmbeddings
 
 SECRET = "Alice has diabetes and sees Dr. Frost"
 FENCE = render([Entry(SECRET)], mark=new_mark())
@@ -73,9 +74,15 @@ async def everything_said(handle: ScopedMemory) -> str:
     return "\n".join(texts)
 
 
+class Listening(Noting):
+    """Notes which texts it saw; for a store, it is the model of all other tests."""
+
+    name = HashEmbeddings().name
+
+
 @pytest.fixture
 def model() -> Noting:
-    return Noting()
+    return Listening(HashEmbeddings().dimension)
 
 
 @pytest.fixture
@@ -181,14 +188,14 @@ async def test_what_an_older_version_stored_is_left_out_when_read(
             patch.setattr(f"orbiter.memory.{module}.has_fence", lambda _: False)
         patch.setattr("orbiter.memory.model.items.is_own_tool", lambda _: False)
         patch.setattr("orbiter.memory.text.words.VERSION", 8)
-        async with AgentMemory(url, embeddings=Noting(), summaries=None) as old:
+        async with AgentMemory(url, embeddings=Listening(), summaries=None) as old:
             alice = old.scope(user_id="alice")
             for name, result in (("recall", FENCE), ("memory_search", SECRET)):
                 await alice.chat(name).add(asking(name, result))
             await alice.chat("three").add(f"My garden is green. {FENCE}")
             assert "diabetes" in "".join(await recalled(alice, "diabetes"))
 
-    memory = open_memory(url, embeddings=Noting(), summaries=SummaryConfig(message_threshold=1))
+    memory = open_memory(url, embeddings=Listening(), summaries=SummaryConfig(message_threshold=1))
     alice = memory.scope(user_id="alice")
 
     assert "diabetes" not in await everything_said(alice)
@@ -236,3 +243,110 @@ async def test_every_tool_of_ours_is_known_by_its_name() -> None:
     assert [name for name in others if is_own_tool(name)] == []
     assert has_fence(FENCE)
     assert is_own_output(HumanMemory(content=FENCE))
+
+
+OTHER = "Mia plays the violin"
+
+
+async def told(handle: ScopedMemory, name: str) -> str:
+    """Have a tool answer with all that is remembered, and return what it said."""
+    hits = await handle.recall("Dr. Frost, Mia, violin, diabetes", k=9)
+    texts = [hit.item.content for hit in hits]
+    fence = render([Entry(hit.content, f"item, id {hit.id}") for hit in hits], mark=new_mark())
+    answer = json.dumps(texts) if name == "memory_search" else fence
+    await handle.chat("one").add(asking(name, answer))
+    return answer
+
+
+@pytest.mark.parametrize("name", ["recall", "memory_search"])
+@pytest.mark.parametrize("permanently", [False, True])
+async def test_what_is_forgotten_goes_from_the_answers_that_quote_it(
+    any_voice: ScopedMemory, name: str, permanently: bool
+) -> None:
+    item = await any_voice.remember(SECRET)
+    await any_voice.remember(OTHER)
+    assert "diabetes" in await told(any_voice, name)
+    await any_voice.chat("one").summarize()
+
+    done = await any_voice.forget(item, permanently=permanently)
+
+    chat = any_voice.chat("one")
+    (answer,) = [each for each in await chat.items() if isinstance(each, ToolMemory)]
+    assert "diabetes" not in str((await chat.context("And now?")).messages())
+    assert "diabetes" not in await everything_said(any_voice)
+    assert "(forgotten)" in answer.content
+    assert (OTHER in answer.content) is (name == "recall")
+    assert [each.memory_type for each in await chat.items()] == ["human", "ai", "tool", "ai"]
+    if permanently:
+        assert done.erasure is not None
+        assert done.erasure.proven
+
+
+async def test_an_erased_memory_is_in_no_version_of_an_answer_and_in_no_byte(
+    tmp_path: Path, open_memory: Open
+) -> None:
+    memory = open_memory(f"sqlite:///{tmp_path}/m.db")
+    alice, bob = memory.scope(user_id="alice"), memory.scope(user_id="bob")
+    item = await alice.remember("Alice had asthma as a child")
+    await told(alice, "recall")
+    await alice.update(item.id, SECRET)
+    await told(alice, "recall")
+    await bob.chat("one").add(asking("recall", FENCE))
+
+    done = await alice.forget(item, permanently=True)
+
+    answers = [each for each in await alice.chat("one").items() if isinstance(each, ToolMemory)]
+    past = [await alice.history(each.id) for each in answers]
+    assert done.erasure is not None
+    assert done.erasure.proven
+    assert not [word for word in ("asthma", "diabetes") if word in str([answers, past])]
+    assert FENCE in [each.content for each in await bob.chat("one").items()]
+    await bob.forget(everything=True, permanently=True)
+    await memory.close()
+    for file in tmp_path.iterdir():
+        assert b"diabetes" not in file.read_bytes()
+        assert b"asthma" not in file.read_bytes()
+
+
+async def test_an_erased_session_is_in_no_answer_of_another(
+    memory: AgentMemory, alice: ScopedMemory
+) -> None:
+    await alice.chat("health").add(SECRET)
+    assert "diabetes" in await told(alice, "recall")
+
+    done = await memory.erase(alice.scope.user_id, session_id="health")
+
+    assert done.proven
+    assert "diabetes" not in str([each.content for each in await alice.chat("one").items()])
+
+
+async def test_an_erasure_says_that_an_answer_still_quotes_what_is_gone(
+    any_voice: ScopedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_args: object, **_more: object) -> list[MemoryItem]:
+        return []
+
+    item = await any_voice.remember(SECRET)
+    await told(any_voice, "recall")
+    monkeypatch.setattr("orbiter.memory.agent._erase.strike_quotations", nothing)
+
+    done = await any_voice.forget(item, permanently=True)
+
+    assert done.erasure is not None
+    assert not done.erasure.proven
+    assert "quote" in str(done.erasure.problems)
+
+
+async def test_a_word_that_is_forgotten_leaves_other_answers_alone(any_voice: ScopedMemory) -> None:
+    await any_voice.remember("violin")
+    await any_voice.remember(OTHER)
+    await told(any_voice, "recall")
+
+    (item,) = [each for each in await any_voice.list() if each.content == "violin"]
+    await any_voice.forget(item)
+
+    (answer,) = [
+        each for each in await any_voice.chat("one").items() if isinstance(each, ToolMemory)
+    ]
+    assert OTHER in answer.content
+    assert answer.content.count("(forgotten)") == 1

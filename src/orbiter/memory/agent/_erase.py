@@ -13,6 +13,12 @@ from orbiter.memory.agent.extraction_jobs import free_messages
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.interface import scope_of
 from orbiter.memory.agent.keywords import ScopeId
+from orbiter.memory.agent.quotations import (
+    are_quoted,
+    owner_of,
+    strike_quotations,
+    texts_of,
+)
 from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.agent.summaries import summaries_of
@@ -34,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["erase", "erase_items", "remove_map_file", "scope_to_erase"]
 
 _PAGE = 500
+_STILL_QUOTED = Erasure(
+    problems=("answers of tools quote what was erased; `forget` them permanently, too",)
+)
 _UNTOLD = Tracker(lambda _done, _total: None)
 
 
@@ -74,12 +83,20 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         return await _signed(session, would, scope)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)
+    owner = owner_of(scope)
+    # All answers of a whole user go anyway.
+    leaving = [] if owner == scope else await _find(store, Query(metadata=scope), None)
+    texts = await texts_of(store, leaving)
+    answers = await strike_quotations(store, owner, texts, forgotten=True)
+    await chats.changed(store, answers)
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     done += await store.erase(metadata=scope, by=by)
     await chats.flush()
     if await store.search(metadata=scope, memory_type="summary", limit=1):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by)
+    if await are_quoted(store, owner, texts):
+        done += _STILL_QUOTED
     await _forget_here(core, chats)
     return await _signed(session, done + Erasure(cached=cached), scope)
 
@@ -134,7 +151,8 @@ async def erase_items(
 ) -> ForgetResult:
     """Remove items of a scope for good: those of *item_ids*, or all that match *query*.
 
-    What was forgotten before goes, too. So do the summaries of chats that messages go from.
+    What was forgotten before goes, too. So do the summaries of chats that messages go from, and
+    what the answers of our own tools repeat of the items.
     """
     core, chats, scope, by = session.core, session.chats, session.filter, session.by
     store = await session.store()
@@ -144,6 +162,9 @@ async def erase_items(
     own = [item.id for item in items]
     summaries = list(summaries_of(items))
     cached = 0 if core.is_indexed else _drop_vectors(core, items)
+    texts, owner = await texts_of(store, items), owner_of(scope)
+    answers = await strike_quotations(store, owner, texts, forgotten=True)
+    summaries += [each for each in summaries_of(answers) if each not in summaries]
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     # Also ids of which nothing was read, as it may be gone already, and not yet cleaned up behind.
     # Summaries first: if that is cut short, none is left that says what a message did.
@@ -153,6 +174,8 @@ async def erase_items(
     if summaries and (again := await store.used_ids(summaries)):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by, item_ids=sorted(again))
+    if await are_quoted(store, owner, texts):  # answered meanwhile, from what was there still
+        done += _STILL_QUOTED
     await free_messages(store, items)
     await _forget_here(core, chats)
     await remove_map_file(session.engine.url)

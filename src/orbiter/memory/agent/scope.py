@@ -350,7 +350,8 @@ class ScopedMemory(MaintenanceMixin):
         A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made again from what is left. *progress* is called
+        loses a message is forgotten, too, and made again from what is left. What our own tools
+        answered in the user's conversations says `(forgotten)` in its place. *progress* is called
         with memories found so far, and 0.
 
         With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
@@ -387,8 +388,21 @@ class ScopedMemory(MaintenanceMixin):
             with track(progress):
                 items = await forget_all(store, self._chats.changed, condition, dry_run=dry_run)
         if items and not dry_run:
+            await self._strike(store, items)
             self._core.events.emit_items("forgotten", items)
         return ForgetResult(tuple(items), dry_run)
+
+    async def _strike(self, store: "Store", items: Sequence[MemoryItem]) -> None:
+        """Take forgotten *items* out of what our tools answered, and out of summaries of that."""
+        from orbiter.memory.agent.quotations import (  # noqa: PLC0415 - seldom needed
+            owner_of,
+            strike_quotations,
+            texts_of,
+        )
+
+        texts = await texts_of(store, items)
+        answers = await strike_quotations(store, owner_of(self._filter), texts)
+        await self._chats.changed(store, answers)
 
     @operation("restore")
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:

@@ -384,7 +384,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made again from what is left. *progress* is called
+        loses a message is forgotten, too, and made again from what is left. What our own tools
+        answered in the user's conversations says `(forgotten)` in its place. *progress* is called
         with memories found so far, and 0.
 
         With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
@@ -630,7 +631,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made again from what is left. *progress* is called
+        loses a message is forgotten, too, and made again from what is left. What our own tools
+        answered in the user's conversations says `(forgotten)` in its place. *progress* is called
         with memories found so far, and 0.
 
         With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
