@@ -205,7 +205,7 @@ async def test_a_key_of_an_agent_lists_its_users_with_entries_alone(
     await memory.scope("cleo", agent_id="nova").kv.put(("state",), "step", b"1")
     await memory.scope("dora", agent_id="other").kv.put(("state",), "step", b"1")
     await memory.scope("emma").kv.put(("state",), "step", b"1")
-    key = keys.create(scope=MemoryMetadata(agent_id="nova"), role="read")[1]
+    key = keys.create(scope=MemoryMetadata(user_id="~all", agent_id="nova"), role="read")[1]
     nova = Visitor(client(await served(keys=keys), key))
 
     people: Any = (await nova.twin("/users"))["people"]

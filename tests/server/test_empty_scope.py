@@ -12,6 +12,7 @@ from tests.server.test_security import doors
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.auth.principals import ALL_USERS
 from orbiter.memory.mcp import PROFILES
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS
@@ -40,7 +41,7 @@ async def stranger(memory: AgentMemory) -> None:
 async def test_no_door_takes_an_empty_field_for_none(
     served: Served, client: Client, keys: KeyFile, stranger: None
 ) -> None:
-    key = keys.create(scope=MemoryMetadata(session_id="s"), role="admin")[1]
+    key = keys.create(scope=MemoryMetadata(user_id=ALL_USERS, session_id="s"), role="admin")[1]
     http = client(await served(keys=keys, rate=100_000, burst=100_000), key)
     token = {"X-Orbiter-Token": await _page_token(http)}
     tried = [
@@ -92,7 +93,9 @@ async def test_no_body_takes_an_empty_field_for_none(
     bound_to: str,
 ) -> None:
     await memory.scope(**{bound_to: "mine"}).remember("stays")
-    key = keys.create(scope=MemoryMetadata(**{bound_to: "mine"}), role="admin")[1]
+    key = keys.create(
+        scope=MemoryMetadata(**{"user_id": ALL_USERS, bound_to: "mine"}), role="admin"
+    )[1]
     http = client(await served(keys=keys, with_mcp=False, with_dashboard=False), key)
 
     for verb, path, field in BODIES:
@@ -118,7 +121,7 @@ async def test_no_body_takes_an_empty_field_for_none(
 async def test_no_agent_is_let_in_by_an_address_with_an_empty_field(
     served: Served, client: Client, keys: KeyFile, stranger: None
 ) -> None:
-    bound = keys.create(scope=MemoryMetadata(session_id="s"), role="write")[1]
+    bound = keys.create(scope=MemoryMetadata(user_id=ALL_USERS, session_id="s"), role="write")[1]
     url = await served(keys=keys)
     https = [client(url, bound), client(url, new_key(keys, "admin"))]
 

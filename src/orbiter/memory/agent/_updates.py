@@ -103,6 +103,9 @@ def _tags(name: str, tags: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(require_text(name, tag) for tag in tags or ()))
 
 
+_SOURCED = frozenset(("source", "trust"))
+
+
 def edit_of(
     scope: MemoryMetadata,
     content: str | None,
@@ -117,7 +120,10 @@ def edit_of(
     end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
 
     def edit(item: MemoryItem) -> None:
-        new = {**marks, **_edited(item, content, source)}
+        # What is not rewritten keeps its source, whoever changes its tags.
+        is_signed = bool(scope.extra) and (content is not None or not _SOURCED.isdisjoint(marks))
+        signs = scope if is_signed else scope.model_copy(update={"extra": {}})
+        new = {**marks, **_edited(item, content, "signed" if is_signed else source)}
         if swap is not None:
             new["tags"] = swap.applied(item)
         if content is not None or INDEXED_BY in marks:
@@ -126,8 +132,8 @@ def edit_of(
             check_text(content, may_be_blank=item.memory_type == "file")
             check_content(type(item), content)
             item.content = content
-        if new:
-            item.metadata = within(scope, item.metadata, new)
+        if new or is_signed:
+            item.metadata = within(signs, item.metadata, new)
         if status is not None and status != item.status:
             _check_has_no_review(item)
             item.transition(status)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
-from orbiter.memory.agent.inputs import belongs, derived_id, labels
+from orbiter.memory.agent.inputs import belongs, derived_id, labels, within
 from orbiter.memory.agent.interface import ScopedHandle, operation, session_of
 from orbiter.memory.agent.keywords import ItemRef, Time, as_id, read_time
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
@@ -348,7 +348,7 @@ class Facts(FactsView):
         return await self._store()
 
     def _labelled(self, extra: dict[str, object]) -> MemoryMetadata:
-        return MemoryMetadata(**{n: getattr(self._scope, n) for n in SCOPE_FIELDS}, extra=extra)
+        return within(self._scope, None, extra)
 
     async def _provenance(
         self, store: Store, source: Source | None, importance: float | None
@@ -413,7 +413,9 @@ class Facts(FactsView):
             if not fact.is_known(now):
                 raise _RetractedError
             fact.source_ids = [*fact.source_ids, *more][:MAX_SOURCES]
-            fact.metadata = self._labelled({**fact.metadata.extra, **news})
+            fact.metadata = fact.metadata.model_copy(
+                update={"extra": {**fact.metadata.extra, **news}}
+            )
 
         with suppress(_RetractedError, ItemNotFoundError):  # just now: then it is to be said again
             return await self._change(store, held.id, edit)
@@ -467,7 +469,8 @@ async def end_newest(handle: ScopedHandle, item: MemoryItem, *, source: str) -> 
     """
     if not isinstance(item, FactMemory):
         return None
-    own = MemoryMetadata(**{name: getattr(item.metadata, name) for name in SCOPE_FIELDS})
+    names = {name: getattr(item.metadata, name) for name in SCOPE_FIELDS}
+    own = MemoryMetadata(**names, extra=handle.scope.extra)  # which signs what it writes
     facts = Facts(session_of(handle)._replace(scope=own))
     now = await facts.get(item.key)
     if now is None or now.id != item.id:

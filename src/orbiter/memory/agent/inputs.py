@@ -448,7 +448,10 @@ def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]
 def within(
     scope: MemoryMetadata, own: MemoryMetadata | None, extra: Mapping[str, object]
 ) -> MemoryMetadata:
-    """Return the metadata of something of *scope*; `AccessError` if it names another's."""
+    """Return the metadata of something of *scope*; `AccessError` if it names another's.
+
+    What the scope has in `extra` wins: see `sign_writes`.
+    """
     if own is None and not extra and not scope.extra:  # as for most texts
         return copy_metadata(scope)
     own = own or MemoryMetadata()
@@ -461,7 +464,7 @@ def within(
                 f"`memory.scope({name}={has!r}, …)`"
             )
         fields[name] = has if wants is None else wants
-    both = {**own.extra, **extra}
+    both = {**own.extra, **extra, **scope.extra}
     return MemoryMetadata(**fields, extra=with_trust(both) if "trust" in extra else both)
 
 
@@ -486,7 +489,7 @@ def narrowed(scope: MemoryMetadata, chat_id: ScopeId) -> MemoryMetadata:
     for name in ("session_id", "task_id"):
         if fields[name] is None:
             fields[name] = name_of_chat
-            return MemoryMetadata(**fields)
+            return MemoryMetadata(**fields, extra=scope.extra)
     raise QueryError(
         f"this handle is already one task of one session, `{scope.task_id}` of "
         f"`{scope.session_id}`; a chat needs a handle without `task_id`"

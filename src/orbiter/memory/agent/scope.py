@@ -71,13 +71,24 @@ if TYPE_CHECKING:
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallMode, RecallResult
 
-__all__ = ["ScopedMemory"]
+__all__ = ["ScopedMemory", "sign_writes"]
 
 _Client = TypeVar("_Client")
 
 
 def _ids(hits: "RecallResult") -> list[str]:
     return [hit.item.id for hit in hits]
+
+
+def sign_writes(handle: "ScopedMemory", source: str) -> "ScopedMemory":
+    """Return *handle* as that of a writer whose every memory has that *source*, whatever it says.
+
+    Those who act for several users are none of them: what they write must not pass for a user's.
+    """
+    from orbiter.memory.model.trust import with_trust  # noqa: PLC0415 - for servers alone
+
+    signed = handle.scope.model_copy(update={"extra": with_trust({"source": source})})
+    return ScopedMemory(handle._session._replace(scope=signed))  # noqa: SLF001 - of this class
 
 
 class ScopedMemory(MaintenanceMixin):

@@ -20,6 +20,7 @@ from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 
 __all__ = [
+    "ALL_USERS",
     "LOCAL",
     "SUBJECT",
     "Key",
@@ -43,6 +44,9 @@ Role = Literal["read", "write", "admin"]
 """What a key may do; each may do all that those before it may."""
 
 _RANKS: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
+ALL_USERS = "~all"
+"""The user that a key names which is for those of all: nobody is called so."""
+
 SUBJECT = "oidc:"
 """What stands before the digest of a token's subject, where a key has its id."""
 
@@ -62,6 +66,8 @@ class Principal:
     """What it signs with in `history` and the audit log."""
     key_id: str | None = None
     """The key it came with, or what stands for the subject of a token; `None` without keys."""
+    is_for_all: bool = False
+    """Whether it was made for the memories of all users within its scope, which names none."""
     expires_at: datetime | None = None
     """When the token that it came with is over; `None` for a key, which is looked up again."""
     page_secret: bytes = field(default=b"", repr=False, compare=False)
@@ -72,6 +78,16 @@ class Principal:
         """Whether it is held to somebody's memories; else it is an administrator of everyone's."""
         return bool(named_scope(self.scope))
 
+    @property
+    def opens_nothing(self) -> bool:
+        """Whether it names no user, and was not made for all of them, as only old keys do."""
+        return self.is_bound and self.scope.user_id is None and not self.is_for_all
+
+    @property
+    def source(self) -> str | None:
+        """The source of all that it writes; `None` for a user, who is what a request says."""
+        return f"import:{self.name}" if self.is_for_all else None
+
     def may(self, role: Role) -> bool:
         """Tell whether it may do what *role* may."""
         return _RANKS[self.role] >= _RANKS[role]
@@ -79,7 +95,8 @@ class Principal:
     def covers(self, other: "Principal") -> bool:
         """Tell whether it may do all that *other* may: its role is as high, its scope as wide."""
         scope, others = named_scope(self.scope), named_scope(other.scope)
-        return self.may(other.role) and scope.items() <= others.items()
+        is_wide = scope.items() <= others.items() and not self.opens_nothing
+        return self.may(other.role) and is_wide
 
 
 LOCAL = Principal("admin", name="")
@@ -109,7 +126,11 @@ class Key:
         """Return who comes with it."""
         # Of the hash, which all servers over the same keys have, and nobody who knows a page token.
         secret = hmac.digest(self.digest, b"page token", "sha256") if self.digest else b""
-        return Principal(self.role, self.scope, self.name, self.id, page_secret=secret)
+        is_for_all = self.scope.user_id == ALL_USERS
+        scope = self.scope.model_copy(update={"user_id": None}) if is_for_all else self.scope
+        return Principal(
+            self.role, scope, self.name, self.id, is_for_all=is_for_all, page_secret=secret
+        )
 
 
 class KeyStore(Protocol):
@@ -233,10 +254,25 @@ def make_key(
 ) -> tuple[Key, str]:
     """Return a new key, whose id is not *taken*, and what opens the door.
 
-    A key to read or write names somebody; one of an administrator may name nobody, and is for
-    everyone's memories. *name* is what its owner signs with, by default the id of the key.
+    A key names a user, or `ALL_USERS` with a session, a task or an agent; one of an administrator
+    may name nothing, and is for everyone's memories. *name* is what its owner signs with, by
+    default the id of the key.
     """
     check_role(role, scope)
+    named = named_scope(scope)
+    if named and "user_id" not in named:
+        raise QueryError(
+            f"a key for {' and '.join(f'{each} `{value}`' for each, value in named.items())} must "
+            f"name its user, or `{ALL_USERS}` for those of all; on the command line it is `--user` "
+            "or `--all-users`"
+        )
+    if named == {"user_id": ALL_USERS}:
+        if role != "admin":
+            raise QueryError(
+                "a key for all users needs a session, a task or an agent, too; only the role "
+                "`admin` covers everyone's memories"
+            )
+        named = {}
     now = datetime.now(UTC)
     if expires is not None and (expires.tzinfo is None or expires <= now):
         raise QueryError(f"`expires` must be in the future and have a time zone: {expires}")
@@ -248,7 +284,7 @@ def make_key(
     key = Key(
         id=key_id,
         role=role,
-        scope=MemoryMetadata(**named_scope(scope)),
+        scope=MemoryMetadata(**named),
         name=check_name(name or f"key:{key_id}"),
         created_at=now,
         expires_at=expires,

@@ -222,6 +222,9 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
         typer.Option(help="`read`, `write`, or `admin`: erase, audit and the store itself, too."),
     ] = Role.WRITE,
     user: Annotated[str | None, typer.Option(help="User whose memories it opens.")] = None,
+    all_users: Annotated[
+        bool, typer.Option("--all-users", help="All users' memories of a session, task or agent.")
+    ] = False,
     session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task's.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent's.")] = None,
@@ -234,13 +237,23 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
     keys: Keys = None,
 ) -> None:
     """Create a key; it is shown only once."""
-    from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.auth.principals import ALL_USERS  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - as above
 
     scope = {"user": user, "session": session, "task": task, "agent": agent}
     for each, value in scope.items():
         if value == "":
             raise UsageError(f"`--{each}` is empty; give a name, or leave it out")
+    if all_users and user is not None:
+        raise UsageError("`--all-users` and `--user` cannot be combined; leave one out")
     named = {f"{each}_id": value for each, value in scope.items() if value is not None}
+    if named and user is None and not all_users:
+        raise UsageError(
+            "a key names its user with `--user`; `--all-users` makes one for the memories of all "
+            "users in that session, task or agent"
+        )
+    if all_users and (named or role is not Role.ADMIN):
+        named["user_id"] = ALL_USERS
     if role is not Role.ADMIN and not named:
         raise UsageError(
             f"a key with the role `{role.value}` needs a scope: use `--user`, `--session`, "
@@ -434,7 +447,12 @@ def _state(key: "Key") -> str:
 
 
 def _describe_key(key: "Key") -> str:
-    parts = [key.role, scope_label(key.scope) or "everyone", f"made {ago(key.created_at)}"]
+    principal = key.principal()
+    named = scope_label(principal.scope)
+    whose = f"all users {named}" if principal.is_for_all else named or "everyone"
+    parts = [key.role, whose, f"made {ago(key.created_at)}"]
+    if principal.opens_nothing:
+        parts.append("names no user, so it opens nothing")
     if key.revoked_at is not None:
         parts.append(f"revoked {ago(key.revoked_at)}")
     elif key.expires_at is not None:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import Principal
-from orbiter.memory.errors import MemoryError, QueryError
+from orbiter.memory.errors import AccessError, MemoryError, QueryError
 from orbiter.memory.model.audit import acting_as
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.api.requests import check_query
@@ -83,6 +83,11 @@ async def _import(request: Request) -> "_Answer":
     check_may(request, "write")
     check_query(request, "format", "name", "owner", "text", "at", "user_column", "day_first")
     columns = _columns(request.query_params)
+    if principal_of(request).source is not None:
+        raise AccessError(
+            "a key for all users imports no file, as its memories say who wrote them; use the key "
+            "of a user or of an administrator of everything"
+        )
     handle = _handle(request)
     query = request.query_params
 

@@ -101,6 +101,7 @@ class AuthMiddleware:
             await _turn_away(exc, scope, receive, hardened)
             return
         try:
+            _check_opens(scope, principal)
             _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
             self._request_limiter.take(principal.key_id or "local")
         except HTTPProblem as exc:
@@ -264,6 +265,16 @@ def _local(scope: Scope, headers: Headers) -> Principal:
             403, "a server without keys accepts no requests from a proxy; create a key first"
         )
     return LOCAL
+
+
+def _check_opens(scope: Scope, principal: Principal) -> None:
+    """Refuse a key that names no user, and was not made for all of them."""
+    if principal.opens_nothing and scope["path"] not in ("/healthz", "/readyz"):
+        raise HTTPProblem(
+            403,
+            f"the key `{principal.key_id}` names no user, so it opens nobody's memories; create "
+            "one with `--user NAME`, or with `--all-users` if it is for those of all users",
+        )
 
 
 def _check_token(

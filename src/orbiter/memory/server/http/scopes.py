@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.agent.interface import check_source
+from orbiter.memory.agent.scope import sign_writes
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.items import DEFAULT_USER
@@ -92,7 +93,8 @@ def handle_of(memory: AgentMemory, principal: Principal, params: Mapping[str, st
         return memory.unscoped(by=signed, read_from=source)
     if not names_somebody:
         raise QueryError(f"name {_names()}, or everyone=true")
-    return memory.scope(**scope, name=fields.get("name"), by=signed, read_from=source)
+    handle = memory.scope(**scope, name=fields.get("name"), by=signed, read_from=source)
+    return handle if principal.source is None else sign_writes(handle, principal.source)
 
 
 def check_may(connection: HTTPConnection, role: Role) -> None:
