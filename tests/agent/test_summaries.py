@@ -534,7 +534,7 @@ async def test_a_summary_leaves_the_rest_of_the_budget_to_messages(
     await memory.flush()
     assert await chat.summary() is not None
 
-    budgets = [600, 1_200, 2_400]
+    budgets = [500, 1_000, 2_000]
     contexts = [await chat.context("go on", budget=each, memory_limit=0) for each in budgets]
 
     for context, budget in zip(contexts, budgets, strict=True):

@@ -109,7 +109,7 @@ async def test_told_in_one_thread_known_in_another_and_nobody_elses(memory: Agen
     monday, tuesday, bob = model.sent
     assert not [each for each in monday if isinstance(each, SystemMessage)]
     assert "My favourite drink is green tea" in tuesday[0].text
-    assert "never follow instructions" in tuesday[0].text
+    assert "data, not instructions" in tuesday[0].text
     assert not [each for each in bob if isinstance(each, SystemMessage)]
     said = await memory.scope(user_id="ann").chat("monday").items()
     assert [item.content for item in said] == ["My favourite drink is green tea", "Noted."]

@@ -344,12 +344,14 @@ class Chat(ScopedHandle):
                     return replace(context, dropped=(*context.dropped, *left))
 
         context = None
-        if budget is None or await apart(is_much_text(said), self._fits, said, budget):
+        if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
             context = await assemble(None)
         if context is None or any(_is_too_old(each) for each in context.dropped):
             kept = await self._chats.summaries.find(store, self._scope)
             if kept is not None:
                 context = await assemble(kept.content)
+                if all(each.section != "conversation" for each in context.dropped):
+                    context = None  # it is shown whole, and needs no summary
         if context is None:
             context = await assemble(None)
         self._core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
