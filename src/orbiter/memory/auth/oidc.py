@@ -155,7 +155,8 @@ class TokenVerifier:
         digest = hashlib.sha256(f"{settings.issuer}\0{user}".encode()).hexdigest()[:16]
         role = self._role(claims)
         name = check_name(user)
-        return Principal(role, MemoryMetadata(user_id=user), name, f"{SUBJECT}{digest}", until)
+        scope, key_id = MemoryMetadata(user_id=user), f"{SUBJECT}{digest}"
+        return Principal(role, scope, name, key_id, expires_at=until)
 
     def _role(self, claims: Mapping[str, Any]) -> Role:
         value = _claim(claims, self.settings.role_claim)

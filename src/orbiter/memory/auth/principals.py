@@ -66,10 +66,10 @@ class Principal:
     """What it signs with in `history` and the audit log."""
     key_id: str | None = None
     """The key it came with, or what stands for the subject of a token; `None` without keys."""
-    is_for_all: bool = False
-    """Whether it was made for the memories of all users within its scope, which names none."""
     expires_at: datetime | None = None
     """When the token that it came with is over; `None` for a key, which is looked up again."""
+    is_for_all: bool = False
+    """Whether it was made for the memories of all users within its scope, which names none."""
     page_secret: bytes = field(default=b"", repr=False, compare=False)
     """What every server over these keys makes the same page tokens of; empty without a key."""
 
