@@ -238,6 +238,24 @@ def test_what_our_server_answered_is_no_memory(cli: Cli, tmp_path: Path) -> None
     assert "diabetes" not in started(cli, session_id="s2")
 
 
+def test_no_secret_of_a_transcript_is_remembered_unless_that_is_wanted(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = transcript(tmp_path / "s1.jsonl", 1)
+    secret = "ghp_" + "a1B2c3" * 6
+    path.write_text(path.read_text().replace("question 0", f"{secret} <private>7261</private>"))
+
+    cli.ok("hook", "--wait", stdin=stop(path))
+    cli.ok("hook", "--wait", "--user", "bob", "--redact", "none", stdin=stop(path))
+
+    assert any("[redacted: github token]" in each for each in contents(cli))
+    assert not any(secret in each for each in contents(cli))
+    assert any(secret in each for each in contents(cli, "--user", "bob"))
+    assert not any("7261" in each for each in contents(cli, "--all"))
+    assert cli("hook", "--wait", "--redact", "all", stdin=stop(path)).exit_code == 0
+    assert cli("list", "--redact", "all").exit_code == 2
+
+
 def test_several_hooks_at_once_remember_each_message_once(cli: Cli, tmp_path: Path) -> None:
     path = transcript(tmp_path / "s1.jsonl", 5)
     command = [sys.executable, "-m", "orbiter.memory.cli", "hook", "--wait", "--url", cli.url]

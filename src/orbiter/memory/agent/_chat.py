@@ -49,6 +49,7 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_text
 from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.redaction import has_private
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._kv import KeyValue
@@ -154,13 +155,15 @@ class Chat(ScopedHandle):
         A text is what the user says; a message may be a dict or what a provider's client returns.
         A tool call without an id gets one, and a result without one answers the first open call of
         its name. What is of no known shape is a `MessageError`.
+        What is marked `<private>` is not stored, nor is a message of only that.
         What has an *idempotency_key* is appended once, however often it is tried. *created_at* is
         when they were said, by default now, or that of a message that has one. A conversation is
         in the order in which it is added, whatever the time. With `index=False`, they are in this
         conversation only: no recall returns them.
         """
         more = labels(None, None, None, None, index=read_flag(index))
-        if type(what) is str and idempotency_key is None:  # as most are: it concerns no call
+        # As most are: it concerns no call.
+        if type(what) is str and idempotency_key is None and not has_private(what):
             check_text(what)
             item = item_of_text(HumanMemory, what, within(self._scope, None, more))
             date_items([item], created_at, None)

@@ -1,7 +1,7 @@
 """`LocalEngine`: the engine of an `AgentMemory` whose store is in this process."""
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,8 +26,10 @@ from orbiter.memory.backends.registry import (
 from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import Embeddings, LexicalStore, MemoryStore
 from orbiter.memory.tasks.read_from import reading_from
+from orbiter.memory.text.redaction import Redaction, filter_questions
 
 if TYPE_CHECKING:
     from orbiter.memory.text.pii import PIIHook
@@ -82,7 +84,7 @@ class LocalEngine(MemoryEngine):
             row_security=settings.row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,
             is_given=own_store is not None,
-            pii=_hook(settings),
+            redaction=Redaction(settings.redact, _hook(settings)),
         )
         self._chats = Chats(self._core, settings)
 
@@ -105,6 +107,10 @@ class LocalEngine(MemoryEngine):
     async def close(self) -> None:
         await self._core.close()
 
+    def redacted(self, items: Sequence[MemoryItem], *, are_files: bool = False) -> list[MemoryItem]:
+        redaction = self._core.redaction
+        return (redaction.for_files() if are_files else redaction).apply(items)
+
     def events(self, session: ScopeSession) -> EventStream:
         return self._core.events.listen(session.scope)
 
@@ -116,10 +122,9 @@ class LocalEngine(MemoryEngine):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Coroutine[Any, Any, Any]:
-        if self._core.pii is not None:
-            from orbiter.memory.text.pii import filter_questions  # noqa: PLC0415
-
-            args, kwargs = filter_questions(method, args, kwargs, self._core.pii)
+        redaction = self._core.redaction
+        if redaction.replaces:
+            args, kwargs = filter_questions(method, args, kwargs, redaction.replace)
         call = method(handle, *args, **kwargs)
         if not isinstance(handle, ScopedHandle) or name not in _READS:
             return call

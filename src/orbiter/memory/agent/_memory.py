@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.text.pii import PIIHook
+    from orbiter.memory.text.redaction import Redact
 
 __all__ = ["AgentMemory"]
 
@@ -90,7 +91,9 @@ class AgentMemory(Handle):
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
-    chain that shows whether anybody has changed it. *pii* gets every text before it is written or
+    chain that shows whether anybody has changed it. With *redact* `secrets`, tokens, keys and
+    passwords become `[redacted: github token]` and the like; without it, that is done in what
+    importers and hooks read, and with `none` nowhere. *pii* gets every text before it is written or
     asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one with the key
     in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
@@ -119,6 +122,7 @@ class AgentMemory(Handle):
         secret: bytes | None = None,
         row_security: bool = False,
         audit: "AuditMode | None" = None,
+        redact: "Redact | None" = None,
         pii: "PIIHook | str | None" = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE) if url is None and store is None else url
@@ -137,6 +141,7 @@ class AgentMemory(Handle):
             secret=secret,
             row_security=row_security,
             audit=audit,
+            redact=redact,
             pii=pii,
         )
         make = _remote_engine if is_http_url(address) else LocalEngine

@@ -39,7 +39,6 @@ from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
     from orbiter.memory.model.reports import ItemVersion
-    from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
     "change",
@@ -309,14 +308,14 @@ _FULL_STOP = " .!,;:\u2026\u3002\uff01\uff0e"
 
 
 async def insert_distinct(
-    store: Store, scope: MemoryMetadata, item: MemoryItem, *, pii: "PIIHook | None" = None
+    store: Store, scope: MemoryMetadata, item: MemoryItem, *, as_stored: Callable[[str], str]
 ) -> tuple[MemoryItem, bool]:
     """Store *item* unless *scope* has one that says the same; return that, and whether it is new.
 
     The ids of its lives, after each time that it was forgotten or changed, follow from what it
     says. So writers who meet choose the same id, and the store lets one of them have it.
     """
-    content = item.content if pii is None else pii(item.content)  # as it is stored
+    content = as_stored(item.content)
     said = await apart(len(content) > SLICE, _meaning, item, content)
     there = await store.search(
         query=said[0][:_ASKED].strip(),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.text.pii import PIIHook
+    from orbiter.memory.text.redaction import Redact
 
 __all__ = ["CLIENT_SETTINGS", "Chats", "MemorySettings"]
 
@@ -47,6 +48,7 @@ class MemorySettings:
     secret: bytes | None = None
     row_security: bool = False
     audit: "AuditMode | None" = None
+    redact: "Redact | None" = None
     pii: "PIIHook | str | None" = None
 
     def chosen(self) -> list[str]:

@@ -24,6 +24,7 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.reserved import check_shapes, refuse_reserved
 from orbiter.memory.model.trust import read_source, with_trust
+from orbiter.memory.text.redaction import without_private
 
 if TYPE_CHECKING:
     from orbiter.memory.messages import Format, OpenCalls
@@ -203,8 +204,11 @@ def read(
     """Return *what* as one item of *scope*."""
     if isinstance(what, str):
         check_text(what)
-        return item_of_text(MemoryItem, what, within(scope, None, extra))
-    items = read_messages([what], scope, extra, format, as_human=False)
+        items = without_private([item_of_text(MemoryItem, what, within(scope, None, extra))])
+    else:
+        items = read_messages([what], scope, extra, format, as_human=False)
+    if not items:
+        raise QueryError("there is nothing to store: all of it is marked as private")
     if len(items) != 1:
         raise QueryError(
             f"this message contains {len(items)} memories, such as several tools' results; use "
@@ -223,6 +227,8 @@ def read_messages(
     open_calls: "OpenCalls | None" = None,
 ) -> list[MemoryItem]:
     """Return *what* as items of *scope*, in order; a text is a person's words, or a plain item.
+
+    What is marked as private is not in them; a message of only that is left out.
 
     With *open_calls* it goes on with a conversation: calls get ids, and results are those of calls.
     """
@@ -252,8 +258,10 @@ def read_messages(
             check_text(thing)
             items.append(item_of_text(HumanMemory, thing, within(scope, None, extra)))
         else:
-            items.append(read(thing, scope, extra, format))
-    return items + _read_together(messages, scope, extra, format, open_calls)
+            check_text(thing)
+            items.append(item_of_text(MemoryItem, thing, within(scope, None, extra)))
+    items += _read_together(messages, scope, extra, format, open_calls)
+    return without_private(items)
 
 
 def _read_together(

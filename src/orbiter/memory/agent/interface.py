@@ -8,7 +8,7 @@ the store gets it from the engine, and one without a store refuses.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache, wraps
 from types import MappingProxyType
 from typing import (
@@ -32,9 +32,10 @@ from orbiter.memory.agent.keywords import (
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_metadata, scope_of_ids
-from orbiter.memory.model.items import DEFAULT_USER, RESERVED, MemoryMetadata
+from orbiter.memory.model.items import DEFAULT_USER, RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.tasks.read_from import READ_SOURCES, ReadFrom
+from orbiter.memory.text.redaction import Redaction
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
@@ -102,6 +103,13 @@ class MemoryEngine(ABC):
     @abstractmethod
     def events(self, session: "ScopeSession") -> "EventStream":
         """Return what happens in a scope from now on."""
+
+    def redacted(self, items: Sequence[MemoryItem], *, are_files: bool = False) -> list[MemoryItem]:
+        """Return *items*, changed to what is stored of them, without those that are not.
+
+        With *are_files*, they are of a transcript. What a server replaces, only the server knows.
+        """
+        return (Redaction().for_files() if are_files else Redaction()).apply(items)
 
     @abstractmethod
     def perform(

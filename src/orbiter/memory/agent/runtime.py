@@ -22,6 +22,7 @@ from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore, Reranker
 from orbiter.memory.tasks.event_loop import OneLoop
+from orbiter.memory.text.redaction import Redaction, filter_writes
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.model.value_counts import FacetStore
     from orbiter.memory.recall import InMemoryIndex
-    from orbiter.memory.text.pii import PIIHook
 
 __all__ = [
     "Core",
@@ -67,15 +67,12 @@ class Core:
         row_security: bool,
         prepare: Callable[[], None],
         is_given: bool = False,
-        pii: "PIIHook | None" = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self.store = store
-        self.pii = pii
-        """What gets texts before they are written or asked for."""
-        if pii is not None:
-            from orbiter.memory.text.pii import filter_writes  # noqa: PLC0415 - few need it
-
-            filter_writes(store, pii)
+        self.redaction = redaction or Redaction()
+        """What is taken out of texts before they are written."""
+        filter_writes(store, self.redaction)
         self._is_given = is_given
         self._is_ours = not is_given
         """Whether this opened the store, and so closes it."""
@@ -230,7 +227,7 @@ class Core:
         if manager is None:
             from orbiter.memory.episodic.manager import ShortTermMemoryManager  # noqa: PLC0415
 
-            manager = ShortTermMemoryManager(self._episodic, agent_id, pii=self.pii)
+            manager = ShortTermMemoryManager(self._episodic, agent_id, pii=self.redaction)
             self._managers[agent_id] = manager
             if len(self._managers) > _MAX_MANAGERS:
                 _, oldest = self._managers.popitem(last=False)

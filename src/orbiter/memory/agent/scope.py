@@ -156,7 +156,9 @@ class ScopedMemory(MaintenanceMixin):
         return item
 
     async def _remember_once(self, store: Store, item: MemoryItem) -> MemoryItem:
-        stored, is_new = await insert_distinct(store, self._scope, item, pii=self._core.pii)
+        stored, is_new = await insert_distinct(
+            store, self._scope, item, as_stored=self._core.redaction
+        )
         if is_new:
             self._core.events.emit_items("remembered", [stored])
             return stored

@@ -20,7 +20,13 @@ from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import UsageError, no_command, report, say
 from orbiter.memory.cli._output import Output
-from orbiter.memory.cli._settings_file import SHARED, file_setting, note_idle_key, pii_hook
+from orbiter.memory.cli._settings_file import (
+    SHARED,
+    file_setting,
+    note_idle_key,
+    pii_hook,
+    redact_words,
+)
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
@@ -53,6 +59,7 @@ class Target:
     url: str | None = None
     token: str | None = field(default=None, repr=False)
     model: str | None = None
+    redact: str | None = None
     pii: str | None = None
     user: str | None = None
     session: str | None = None
@@ -263,12 +270,14 @@ class CommandContext:
         url = self.target.setting("url")[0]
         is_wanted = self.target.has_model() and meaning
         if url is not None and is_http_url(url):  # which has its own model
-            chosen, origin = self.target.setting("pii")
-            if self.target.pii:
-                raise UsageError("`--pii` is for a store; what a server replaces, it was told")
-            if chosen not in (None, "none"):
-                way = "what a server replaces, it was told when it started"
-                say(f"{origin} is `{chosen}`, which is not used here; {way}", kind="note")
+            for name in ("pii", "redact"):
+                chosen, origin = self.target.setting(name)
+                if getattr(self.target, name):
+                    way = "what a server replaces, it was told"
+                    raise UsageError(f"`--{name}` is for a store; {way}")
+                if chosen not in (None, "none"):
+                    way = "what a server replaces, it was told when it started"
+                    say(f"{origin} is `{chosen}`, which is not used here; {way}", kind="note")
             token = self.target.setting("token")[0]
             return AgentMemory(url, token=token, persona=persona, audit=audit)
         if self.target.token:
@@ -282,6 +291,7 @@ class CommandContext:
             reranker=_reranker(reranker) if meaning else None,
             persona=persona,
             audit=audit,
+            redact=redact_words(*self.target.setting("redact")),
             pii=hook,
         )
 
@@ -361,6 +371,9 @@ _URL = {
     "url": _option("--url", text=f"URL or path of the store, or of a server. [env: {_ENV}URL]"),
     "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
     "model": _option("--model", text=f"`auto`, or `none` for words only. [env: {_ENV}MODEL]"),
+    "redact": _option(
+        "--redact", text=f"`secrets` for tokens and passwords, or `none`. [env: {_ENV}REDACT]"
+    ),
     "pii": _option("--pii", text=f"`tokens` for personal data, or `none`. [env: {_ENV}PII]"),
 }
 _SCOPE = {

@@ -125,9 +125,9 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     options: list[str] = []
     env: dict[str, str] = {}
     is_server = is_http_url(target.setting("url")[0])
-    for name in ("url", "model", "pii", *SCOPES, "user_name", "by"):
+    for name in ("url", "model", "redact", "pii", *SCOPES, "user_name", "by"):
         value, origin = target.setting(name)
-        if name == "pii" and is_server:
+        if name in ("redact", "pii") and is_server:
             continue  # which refuses it, as it has its own
         if name in ("user", "by") and not origin.startswith(("--", "ORBITER")):
             continue  # the default, which will be the same there

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.cli._output import Output
     from orbiter.memory.server import Settings
-    from orbiter.memory.text.pii import PIIHook
+    from orbiter.memory.text.redaction import PIIHook, Redact
 
 __all__ = [
     "PII_VARIABLES",
@@ -39,6 +39,7 @@ __all__ = [
     "pii_hook",
     "pii_label",
     "read_settings",
+    "redact_words",
     "setting",
     "settings_in_force",
     "show_ready",
@@ -46,7 +47,7 @@ __all__ = [
     "wants_json_log",
 ]
 
-SHARED = ("url", "token", "model", "pii")
+SHARED = ("url", "token", "model", "redact", "pii")
 """Settings that every command reads from the file, too."""
 
 PII_VARIABLES = _PII_KEY, _ = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
@@ -276,6 +277,14 @@ def pii_hook(chosen: str | None, origin: str) -> "PIIHook | None":
         return hasher_of(str(chosen), origin=origin, off="`--pii none`")
     except QueryError as exc:
         raise UsageError(str(exc)) from None
+
+
+def redact_words(chosen: str | None, origin: str) -> "Redact | None":
+    """Return in which texts secrets are redacted, if the setting `redact` says so."""
+    match chosen:
+        case None | "none" | "secrets":
+            return chosen
+    raise UsageError(f"{origin} must be `secrets` or `none`, not `{chosen}`")
 
 
 def pii_label(chosen: str | None) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import Calls
@@ -95,8 +96,9 @@ class Turn:
     ) -> tuple[list[MemoryItem], list[Message]]:
         """Add what is new but for the text that the call ends with; return both."""
         pieces = _read(messages, format)
-        items = [item for piece in pieces for item in piece]
-        self.question = _question(items)
+        self.question = _question([item for piece in pieces for item in piece])
+        # They are compared with what the chat has, which is what was stored of them.
+        pieces = [self._redacted(piece) for piece in pieces]
         new = await self._find_new(pieces, format)
         if not brings_history(pieces, new):
             return await self._add_new(format, messages, pieces, new)
@@ -104,9 +106,12 @@ class Turn:
             new = await self._find_new(pieces, format)
             return await self._add_new(format, messages, pieces, new)
 
+    def _redacted(self, items: Items) -> list[MemoryItem]:
+        return session_of(self.calls.handle).engine.redacted(items)
+
     async def _find_new(self, pieces: Sequence[Items], format: Format) -> list[bool]:
         stored = await read_stored(self.calls.handle, self.chat_id, pieces, format)
-        begun = _read(self.prefill, format)
+        begun = [self._redacted(piece) for piece in _read(self.prefill, format)]
         texts = [item.content for items in begun for item in items]
         if texts and texts == [item.content for item in stored[-len(texts) :]]:
             self.prefill = ()  # the model is to go on with what it said

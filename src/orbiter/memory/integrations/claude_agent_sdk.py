@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orbiter.memory._lazy import missing_extra
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import MemoryError, VersionConflict
 from orbiter.memory.integrations._calls import AnyHandle, Calls, list_all
 from orbiter.memory.messages import from_messages
@@ -97,6 +98,8 @@ class OrbiterSessionStore:
     async def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
         new = await self._store(key, entries)
         messages = [item for entry in new for item in _messages(entry)]
+        engine = session_of(self._calls.handle).engine
+        messages = engine.redacted(messages, are_files=True)
         if self._remember and messages and "subpath" not in key:
             await self._calls.handle.chat(key["session_id"]).add(messages)
 

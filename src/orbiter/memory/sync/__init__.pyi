@@ -61,6 +61,7 @@ from orbiter.memory.sync._facade import Stream as Stream
 from orbiter.memory.sync._facade import async_form as async_form
 from orbiter.memory.tasks.progress import Progress
 from orbiter.memory.text.pii import PIIHook
+from orbiter.memory.text.redaction import Redact
 from orbiter.memory.transfer._migrate import Migration
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.native import ExportResult
@@ -109,7 +110,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
     to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
-    chain that shows whether anybody has changed it. *pii* gets every text before it is written or
+    chain that shows whether anybody has changed it. With *redact* `secrets`, tokens, keys and
+    passwords become `[redacted: github token]` and the like; without it, that is done in what
+    importers and hooks read, and with `none` nowhere. *pii* gets every text before it is written or
     asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one with the key
     in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
@@ -137,6 +140,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         secret: bytes | None = None,
         row_security: bool = False,
         audit: AuditMode | None = None,
+        redact: Redact | None = None,
         pii: PIIHook | str | None = None,
     ) -> None: ...
     @property
@@ -838,6 +842,7 @@ class Chat(Blocking[agent.Chat]):
         A text is what the user says; a message may be a dict or what a provider's client returns.
         A tool call without an id gets one, and a result without one answers the first open call of
         its name. What is of no known shape is a `MessageError`.
+        What is marked `<private>` is not stored, nor is a message of only that.
         What has an *idempotency_key* is appended once, however often it is tried. *created_at* is
         when they were said, by default now, or that of a message that has one. A conversation is
         in the order in which it is added, whatever the time. With `index=False`, they are in this

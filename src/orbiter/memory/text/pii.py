@@ -1,4 +1,4 @@
-"""PII: a hook that keeps personal numbers out of a store, and a ready one that hashes them.
+"""PII: keyed tokens in place of personal numbers, as a hook that gets what is written.
 
 Pure and deterministic. A text that was scrubbed once must come out of a second pass unchanged,
 and the time must grow with the text only; `docs/privacy.md` says what is found and what is not.
@@ -6,37 +6,24 @@ and the time must grow with the text only; `docs/privacy.md` says what is found 
 To keep that first promise, kinds are searched one after the other, each in what the kinds before
 it left. A kind may refuse a number for its neighbours only if these refuse it as well.
 
-Values are searched in a `_Reading`: the text as a person or a browser reads it, without encodings,
+Values are searched in a `Reading`: the text as a person or a browser reads it, without encodings,
 invisible characters and line breaks. Its offsets lead back, so the rest of a text stays verbatim.
-
-`filter_writes` stands in front of the methods of a store that write items, where everything passes:
-an import, a server or a summary cannot go around it. Names stay as they are: ids, scopes and keys,
-by which a program finds things again.
 """
 
 import hmac
-import html
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, wraps
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.agent_store import AgentStore
-from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.records import Record
-from orbiter.memory.model.validation import Json
-from orbiter.memory.tasks.offload import apart, has_many_values
+from orbiter.memory.text.decoded import FOLD, read_decoded
+from orbiter.memory.text.redaction import PIIHook, scrub
 
 __all__ = [
     "KINDS",
     "PIIHasher",
     "PIIHook",
-    "filter_questions",
-    "filter_writes",
     "hasher_of",
     "scrub",
 ]
@@ -47,57 +34,11 @@ KINDS = ("email", "phone", "card", "iban")
 _KEY, _TENANT = "ORBITER_PII_KEY", "ORBITER_PII_TENANT"
 _NEW_KEY = 'python -c "import secrets; print(secrets.token_hex(32))"'
 
-PIIHook = Callable[[str], str]
-"""Gets each text before it is written, and each query; returns what may be stored."""
-
-_NAME_FIELDS = frozenset(
-    ("id", "memory_type", "status", "tool_call_id", "tool_name", "key", "source_ids", "metadata")
-)
-"""Fields of items that are names, or are looked at by themselves."""
-
-_DIGEST = re.compile(r"[0-9a-f]{16}")
-
-_QUESTIONS = frozenset(("query", "task", "where", "source"))
-"""Arguments that are compared with what was written."""
-
 _Match = tuple[int, int, str]  # start, end, normal form
-_Piece = tuple[int, int, str]  # start, end, what is read there
 _Reader = Callable[[re.Match[str]], tuple[int, str]]  # end, normal form or nothing
 
 _TOKEN_DIGITS = 20  # 80 bits: among a billion values, no two are likely to share a token
 _TOKEN = re.compile(rf"\[(?:{'|'.join(KINDS)}):[0-9a-f]{{{_TOKEN_DIGITS}}}\]")
-
-# One character for one, so that a place in the folded text is the place in the original.
-_FOLD = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
-_FOLD |= dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), ord(" "))
-_FOLD |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), ord("-"))
-_FOLD |= {0xFE6B: ord("@")}
-
-# What a text may hold between or in place of the characters that are read.
-_INVISIBLE = (
-    "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
-    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f"
-)
-_PERCENT = re.compile("%(?:25)*([0-9A-Fa-f]{2})")  # `%2540` is encoded twice
-_ENCODED = re.compile(
-    rf"[{_INVISIBLE}]++|=\r?\n"  # in mails, `=` ends a line that goes on
-    r"|(?P<percent>(?:%(?:25)*[0-9A-Fa-f]{2})++)"
-    r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,16});)"
-    r"|\\(?:u(?P<escape>[0-9A-Fa-f]{4})|(?P<control>[nrt]))"
-)
-_BREAK = r"[ \t]{0,9}\r?\n[ \t>]{0,9}"
-_END = r"(?![\w.(\[=]| ?[=(])"  # code goes on: `a@b`, then `self.c = 1`
-_BROKEN_EMAIL = re.compile(
-    rf"(?<=\w@)(?P<host>{_BREAK})(?=[\w-]{{1,63}}\.\w)"
-    rf"|\w@[\w-]++(?:(?P<dot>{_BREAK})(?=\.[a-z]{{2,24}}{_END})"
-    rf"|\.(?P<top>{_BREAK})(?=[a-z]{{2,24}}(?:\.[a-z]{{2,24}})?{_END})"
-    rf"|(?P<label>{_BREAK})(?=[a-z0-9-]{{1,63}}\.[a-z]{{2,24}}{_END}))"
-    # A line that begins with `@` may be a decorator or a mention.
-    rf"|(?<=\w)(?P<at>{_BREAK})(?=@[\w-]{{1,63}}\.(?:com|org|net|edu|gov|info|[a-z]{{2}}){_END})"
-)
-_BROKEN_NUMBER = re.compile(
-    rf"(?<=[0-9A-Za-z]{{4}}[ -][0-9A-Za-z]{{4}})(?P<gap>{_BREAK})(?=[0-9A-Za-z]{{2,4}})"
-)
 
 # Scripts written without blanks, and Hangul, whose particles follow a word directly.
 _DENSE = (
@@ -186,13 +127,13 @@ class PIIHasher:
     def __call__(self, text: str) -> str:
         """Return *text* with a token in place of each value found; all else stays as it is."""
         # Digits of any script read like 0 to 9; what is not replaced keeps its own.
-        folded = re.sub(r"[^\D0-9]", lambda digit: str(int(digit[0])), text.translate(_FOLD))
+        folded = re.sub(r"[^\D0-9]", lambda digit: str(int(digit[0])), text.translate(FOLD))
         gaps = _split(0, len(text), [match.span() for match in _TOKEN.finditer(text)])
         tokens: list[tuple[int, int, str]] = []
         for kind in (kind for kind in _FINDERS if kind in self.kinds):
             left: list[tuple[int, int]] = []
             for start, end in gaps:
-                reading = _read(folded[start:end], kind)
+                reading = read_decoded(folded[start:end], kind)
                 match = [
                     (start + reading.starts[a], start + reading.ends[b - 1], value)
                     for a, b, value in _FINDERS[kind](reading.text)
@@ -211,87 +152,6 @@ class PIIHasher:
         # The length keeps tenant and value apart, whatever they hold.
         keyed.update(f"{kind}:{len(tenant)}:".encode() + tenant + value.encode())
         return f"[{kind}:{keyed.hexdigest()[:_TOKEN_DIGITS]}]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A text as it is read, and where each character of it begins and ends in the original."""
-
-    text: str
-    starts: Sequence[int]
-    ends: Sequence[int]
-
-    def replace(
-        self, pattern: re.Pattern[str], pieces: Callable[[re.Match[str]], Iterator[_Piece]]
-    ) -> "_Reading":
-        """Return the reading with the *pieces* of each match in its place."""
-        texts: list[str] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        at = 0
-        for match in pattern.finditer(self.text):
-            for first, last, read in pieces(match):
-                texts += [self.text[at:first], read]
-                starts += [*self.starts[at:first], *[self.starts[first]] * len(read)]
-                ends += [*self.ends[at:first], *[self.ends[last - 1]] * len(read)]
-                at = last
-        if not texts:
-            return self
-        rest = (self.text[at:], self.starts[at:], self.ends[at:])
-        return _Reading("".join([*texts, rest[0]]), [*starts, *rest[1]], [*ends, *rest[2]])
-
-
-def _read(text: str, kind: str) -> _Reading:
-    """Return *text* as values of *kind* are read in it."""
-    reading = _Reading(text, range(len(text)), range(1, len(text) + 1))
-    reading = reading.replace(_ENCODED, _decoded)
-    if kind == "email" and "@" in reading.text:
-        reading = reading.replace(_BROKEN_EMAIL, lambda match: _without_break(match, ""))
-    elif kind in ("card", "iban"):
-        reading = reading.replace(_BROKEN_NUMBER, lambda match: _without_break(match, " "))
-    return reading
-
-
-def _decoded(match: re.Match[str]) -> Iterator[_Piece]:
-    """Yield what each encoded character stands for; nothing for those that cannot be seen."""
-    start, end = match.span()
-    if match["percent"]:
-        yield from _percent_decoded(match)
-    elif match["entity"]:
-        read = html.unescape(match[0])
-        if read != match[0]:
-            yield start, end, _seen(read)
-    elif match["escape"]:
-        code = int(match["escape"], 16)
-        if not 0xD800 <= code < 0xE000:  # half of a pair
-            yield start, end, _seen(chr(code))
-    else:
-        yield start, end, "\n" if match["control"] else ""
-
-
-def _percent_decoded(match: re.Match[str]) -> Iterator[_Piece]:
-    units = list(_PERCENT.finditer(match.string, *match.span("percent")))
-    at = 0
-    while at < len(units):
-        lead = int(units[at][1], 16)
-        count = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-        group = units[at : at + count]
-        try:
-            read = bytes(int(each[1], 16) for each in group).decode()
-        except UnicodeDecodeError:
-            at += 1
-            continue
-        yield group[0].start(), group[-1].end(), _seen(read)
-        at += count
-
-
-def _seen(read: str) -> str:
-    return re.sub(rf"[{_INVISIBLE}]", "", read.translate(_FOLD))
-
-
-def _without_break(match: re.Match[str], read: str) -> Iterator[_Piece]:
-    start, end = match.span(str(match.lastgroup))
-    yield start, end, read
 
 
 def hasher_of(words: str, *, origin: str = "`pii`", off: str = "`pii=None`") -> PIIHasher | None:
@@ -318,116 +178,6 @@ def hasher_of(words: str, *, origin: str = "`pii`", off: str = "`pii=None`") -> 
         raise QueryError(
             f"`{_KEY}` needs at least 16 bytes; set it to what `{_NEW_KEY}` prints"
         ) from None
-
-
-def scrub(value: Json, hook: PIIHook) -> Json:
-    """Return a copy of the JSON *value* with *hook* applied to every string in it.
-
-    Keys stay: they are names a program looks up, and two that became one would lose a value.
-    Numbers stay too, so a card number kept as an integer is not found; store it as a string.
-    """
-    if isinstance(value, str):
-        return hook(value)
-    if isinstance(value, list | tuple):
-        return [scrub(inner, hook) for inner in value]
-    if isinstance(value, dict):
-        return {key: scrub(inner, hook) for key, inner in value.items()}
-    return value
-
-
-def filter_writes(store: AgentStore, hook: PIIHook) -> None:
-    """Have the hook change items before *store* writes them, as they are handed to it.
-
-    The store gets a class of its own, so that what is made from it, as for row-level security, is
-    filtered, too, and by its own methods.
-    """
-    if not callable(hook):
-        raise QueryError(
-            f"`pii` must be a function from text to text, such as a `PIIHasher`, "
-            f"or a word such as `tokens`, not {hook!r}"
-        )
-    store.__dict__["_pii_hook"] = hook
-    store.__class__ = _filtered_class(type(store))
-
-
-@cache
-def _filtered_class(kind: type) -> type:
-    """Return the class of stores of that *kind* that filter what they write."""
-    if hasattr(kind, "_filters_pii"):
-        return kind
-    writers: dict[str, Callable[[Any, PIIHook], Any]] = {
-        "add": _clean_item,
-        "add_many": _clean_items,
-        "insert": _clean_items,
-        "put_records": _clean_records,
-    }
-    methods = {name: _filtered(getattr(kind, name), clean) for name, clean in writers.items()}
-    return type(kind.__name__, (kind,), {**methods, "_filters_pii": True, "__doc__": kind.__doc__})
-
-
-def _filtered(
-    write: Callable[..., Any], clean: Callable[[Any, PIIHook], Any]
-) -> Callable[..., Any]:
-    @wraps(write)
-    async def filtered(store: Any, what: Any, *args: Any, **kwargs: Any) -> Any:
-        hook = store.__dict__["_pii_hook"]
-        cleaned = await apart(has_many_values([what]), clean, what, hook)
-        return await write(store, cleaned, *args, **kwargs)
-
-    return filtered
-
-
-def _clean_item(item: MemoryItem, hook: PIIHook) -> MemoryItem:
-    """Change *item* itself: what a call returns is then what it has stored."""
-    fields = item.__dict__
-    for name, value in fields.items():
-        if name not in _NAME_FIELDS and isinstance(value, str | list | dict):
-            fields[name] = scrub(value, hook)
-    extra = item.metadata.extra
-    names = {"fact": fields.get("key")}
-    if str(extra.get("source")).startswith("import:") and _DIGEST.fullmatch(
-        str(extra.get("imported"))
-    ):
-        names["imported"] = extra["imported"]
-    # By these this library finds an item again; another's label of that name is as any.
-    labels = {
-        name: label if name in names and label == names[name] else scrub(label, hook)
-        for name, label in extra.items()
-    }
-    fields["metadata"] = item.metadata.model_copy(update={"extra": labels})
-    return item
-
-
-def _clean_items(items: Sequence[MemoryItem], hook: PIIHook) -> list[MemoryItem]:
-    return [_clean_item(item, hook) for item in items]
-
-
-def _clean_records(records: Sequence[Record], hook: PIIHook) -> list[Record]:
-    return [
-        Record(
-            _clean_item(each.item, hook),
-            deleted=each.deleted,
-            versions=[replace(past, item=_clean_item(past.item, hook)) for past in each.versions],
-            recorded_at=each.recorded_at,
-            recorded_by=each.recorded_by,
-        )
-        for each in records
-    ]
-
-
-def filter_questions(
-    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hook: PIIHook
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call with the hook applied to those that ask for something."""
-    names = method.__code__.co_varnames[1:]
-    cleaned = tuple(
-        scrub(value, hook) if name in _QUESTIONS else value
-        for name, value in zip(names, args, strict=False)
-    )
-    named = {
-        name: scrub(value, hook) if name in _QUESTIONS else value for name, value in kwargs.items()
-    }
-    return cleaned, named
 
 
 def _split(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:

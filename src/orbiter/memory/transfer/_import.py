@@ -76,6 +76,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
         report=report,
         columns=columns,
         needs_owner=own is None,
+        redaction=core.redaction.for_files(),
     )
     aside = FileThread()
     try:

@@ -26,6 +26,7 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
 from orbiter.memory.model.reserved import RESERVED_KEYS
 from orbiter.memory.model.trust import Trust
+from orbiter.memory.text.redaction import Redaction
 from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
 from orbiter.memory.transfer.formats.registry import (
@@ -72,7 +73,7 @@ class ReadItem:
 class Reader:
     """Reads one file for one scope; everything but the numbers is used from one thread only."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a file is, and whose
         self,
         path: str | os.PathLike[str],
         scope: MemoryMetadata,
@@ -83,8 +84,10 @@ class Reader:
         report: Report,
         columns: Columns = _BY_NAME,
         needs_owner: bool = False,
+        redaction: Redaction | None = None,
     ) -> None:
         """Prepare it; with *needs_owner*, what would be nobody's is refused."""
+        self._redaction = redaction or Redaction().for_files()
         self._columns = columns
         self._path = path
         self._scope = scope
@@ -241,6 +244,9 @@ class Reader:
             except UNREADABLE as exc:
                 self._report.skipped += 1
                 self._report.complain(place, f"it cannot be stored: {reason(exc)}")
+                continue
+            if not self._redaction.apply([one.item]):
+                self._report.skipped += 1  # all of it is marked as private
                 continue
             ready.append(one)
             size += length

@@ -65,6 +65,9 @@ def config(
         rows.append(("token", "given, and not shown", source))
     rows += [(name, *run.target.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(*setting_of("model"))))
+    redact, source = setting_of("redact")
+    usual = ("redact", "secrets in imports and hooks", "default")
+    rows.append(usual if redact is None else ("redact", redact, source))
     pii, source = setting_of("pii")
     rows.append(("pii", "none", "default") if pii is None else ("pii", pii, source))
     place = os.environ.get("ORBITER_MEMORY_RERANKER")

@@ -1,0 +1,346 @@
+"""Redaction: what is taken out of texts before a store gets them, whichever way they come.
+
+`filter_writes` stands in front of the methods of a store that write items, where everything passes:
+an import, a server or a summary cannot go around it. Names stay as they are: ids, scopes and keys,
+by which a program finds things again.
+
+What stands between `<private>` and `</private>` is never stored. Secrets are redacted if the memory
+was made with `redact="secrets"`, and in what importers and hooks read unless it is `none`. Then
+comes the hook for personal data, `pii`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, wraps
+from typing import Any, Literal, get_args
+
+from orbiter.memory._lazy import lazy_pattern
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.items import MemoryItem, calls_of, role_of
+from orbiter.memory.model.records import Record
+from orbiter.memory.model.validation import Json
+from orbiter.memory.tasks.offload import apart, has_many_values
+
+__all__ = [
+    "PIIHook",
+    "Redact",
+    "Redaction",
+    "clean_item",
+    "filter_questions",
+    "filter_writes",
+    "has_private",
+    "scrub",
+    "strip_private",
+    "without_private",
+]
+
+PIIHook = Callable[[str], str]
+"""Gets each text before it is written, and each query; returns what may be stored."""
+
+Redact = Literal["none", "secrets"]
+"""Which texts secrets are redacted in: none, or all; by default those of importers and hooks."""
+
+PRIVATE = "[private]"
+"""What stands for a text that is private as a whole, where a message needs one."""
+
+_NAME_FIELDS = frozenset(
+    ("id", "memory_type", "status", "tool_call_id", "tool_name", "key", "source_ids", "metadata")
+)
+"""Fields of items that are names, or are looked at by themselves."""
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+_QUESTIONS = frozenset(("query", "task", "where", "source"))
+"""Arguments that are compared with what was written."""
+
+# Serializers may write `<` as `\u003c` and `/` as `\/`.
+_TAG = lazy_pattern(
+    r"(?:<|\\u003c)[ \t]{0,9}(?P<end>\\?/)?[ \t]{0,9}private(?![\w-])"
+    r"[^<>\\]{0,200}?(?<!/)(?:>|\\u003e)",
+    re.IGNORECASE,
+)
+_NO_PAYLOAD = frozenset(("type", "role", "name", "id"))
+"""Keys of a message's parts that say nothing by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What a memory takes out of texts: secrets, as *redact* says, and what *pii* replaces."""
+
+    redact: Redact | None = None
+    pii: PIIHook | None = None
+
+    def __post_init__(self) -> None:
+        if self.redact is not None and self.redact not in get_args(Redact):
+            raise QueryError(
+                f"`redact` must be `secrets` or `none`, not {self.redact!r}; what becomes of "
+                "personal data, `pii` says"
+            )
+        if self.pii is not None and not callable(self.pii):
+            raise QueryError(
+                f"`pii` must be a function from text to text, such as a `PIIHasher`, "
+                f"or a word such as `tokens`, not {self.pii!r}"
+            )
+
+    def __call__(self, text: str) -> str:
+        """Return what may be stored of *text*."""
+        return self.replace(strip_private(text))
+
+    def replace(self, text: str) -> str:
+        """Return *text* with secrets and personal data replaced; what is private stays."""
+        # Secrets first: `user:password@host` would be an address.
+        if self.redact == "secrets":
+            # Here: the patterns of all formats take as long to load as the rest of a short command.
+            from orbiter.memory.text.secret_patterns import redact_secrets  # noqa: PLC0415
+
+            text = redact_secrets(text)
+        return text if self.pii is None else self.pii(text)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether texts are written otherwise than they are given, and so asked for otherwise."""
+        return self.redact == "secrets" or self.pii is not None
+
+    def for_files(self) -> "Redaction":
+        """Return what is taken out of transcripts and imported files, before the store's own."""
+        return Redaction(self.redact or "secrets")
+
+    def apply(self, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+        """Return *items*, changed to what is stored of them, without those that are not."""
+        return [clean_item(item, self) for item in without_private(items)]
+
+
+# What is private
+
+
+def has_private(text: str) -> bool:
+    """Tell whether something in *text* is marked as private."""
+    return ("<" in text or "\\u003" in text) and _TAG.search(text) is not None
+
+
+def strip_private(text: str) -> str:
+    """Return *text* without what is marked as private; without an end tag, that is the rest."""
+    if not has_private(text):
+        return text
+    if text.lstrip()[:1] in ("{", "["):
+        try:  # a tool's arguments: what is left must be JSON, too
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return json.dumps(scrub(value, _strip_part), ensure_ascii=False)
+    return _stripped(text, 0)[0]
+
+
+def _stripped(text: str, depth: int) -> tuple[str, int]:
+    """Return what is left of *text*, and how many marks are open behind it and were before."""
+    parts, at = [], 0
+    for tag in _TAG.finditer(text):
+        if depth == 0 and not tag["end"]:
+            parts.append(text[at : tag.start()])
+        if not tag["end"]:
+            depth += 1
+        elif depth:
+            depth -= 1
+            at = tag.end()
+    return "".join([*parts, "" if depth else text[at:]]), depth
+
+
+def _strip_part(text: str) -> str:
+    """Return what is left of a text within a message; providers refuse an empty one."""
+    left = strip_private(text)
+    return left if left is text or left.strip() else PRIVATE
+
+
+def _strip_native(value: Json) -> Json:
+    """Return a provider's message without what is private.
+
+    Its texts are one: what is private may begin in one part and end in another. A part of which
+    nothing is left goes.
+    """
+    if isinstance(value, str):
+        return _strip_part(value)
+    if isinstance(value, dict):
+        return {key: _strip_native(inner) for key, inner in value.items()}
+    if not isinstance(value, list):
+        return value
+    kept: list[Json] = []
+    depth = 0
+    for block in value:
+        said = block.get("text") if isinstance(block, dict) else None
+        if not isinstance(block, dict) or not isinstance(said, str):
+            kept.append(_strip_native(block))
+            continue
+        left, depth = _stripped(said, depth)
+        if left == said or left.strip():
+            kept.append({**{key: _strip_native(each) for key, each in block.items()}, "text": left})
+    return kept
+
+
+def _holds_private(value: object) -> bool:
+    if isinstance(value, str):
+        return has_private(value)
+    if isinstance(value, Mapping):
+        return any(map(_holds_private, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_private, value))
+
+
+def _is_public(item: MemoryItem) -> bool:
+    """Tell whether nothing in *item* is private, as in most."""
+    return not (_holds_private(item.__dict__) or _holds_private(item.metadata.extra))
+
+
+def scrub(value: Json, hook: PIIHook) -> Json:
+    """Return a copy of the JSON *value* with *hook* applied to every string in it.
+
+    Keys stay: they are names a program looks up, and two that became one would lose a value.
+    Numbers stay too, so a card number kept as an integer is not found; store it as a string.
+    """
+    if isinstance(value, str):
+        return hook(value)
+    if isinstance(value, list | tuple):
+        return [scrub(inner, hook) for inner in value]
+    if isinstance(value, dict):
+        return {key: scrub(inner, hook) for key, inner in value.items()}
+    return value
+
+
+def without_private(items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return *items* without what is private; a message of only that is left out.
+
+    Calls of tools and their results stay, so that a conversation is still legal.
+    """
+    kept = []
+    for item in items:
+        if _is_public(item):
+            kept.append(item)
+            continue
+        content, native = item.content, _strip_native(item.native)
+        clean_item(item, strip_private)
+        item.__dict__["native"] = native
+        if item.content is not content and not item.content.strip():
+            item.__dict__["content"] = ""
+            if role_of(item) == "tool":
+                item.__dict__.update(content=PRIVATE, native={})
+            elif not calls_of(item) and not any(_payload(item.native)):
+                continue
+        elif item.content is not content and native:
+            item.__dict__["content"] = item.content.strip("\n")  # as its parts are joined
+        kept.append(item)
+    return kept
+
+
+def _payload(value: object) -> Iterator[str]:
+    """Yield what the parts of a message say beside text that was private."""
+    if isinstance(value, str):
+        if value.strip() and value != PRIVATE:
+            yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key not in _NO_PAYLOAD:
+                yield from _payload(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _payload(inner)
+
+
+# The door of a store
+
+
+def filter_writes(store: AgentStore, redaction: Redaction) -> None:
+    """Have items changed before *store* writes them, as they are handed to it.
+
+    The store gets a class of its own, so that what is made from it, as for row-level security, is
+    filtered, too, and by its own methods. A store that several memories share keeps what one of
+    them replaces.
+    """
+    if redaction.replaces or "_redaction" not in store.__dict__:
+        store.__dict__["_redaction"] = redaction
+    store.__class__ = _filtered_class(type(store))
+
+
+@cache
+def _filtered_class(kind: type) -> type:
+    """Return the class of stores of that *kind* that filter what they write."""
+    if hasattr(kind, "_filters_writes"):
+        return kind
+    writers: dict[str, Callable[[Any, PIIHook], Any]] = {
+        "add": clean_item,
+        "add_many": _clean_items,
+        "insert": _clean_items,
+        "put_records": _clean_records,
+    }
+    methods = {name: _filtered(getattr(kind, name), clean) for name, clean in writers.items()}
+    own = {"_filters_writes": True, "__doc__": kind.__doc__, "__module__": kind.__module__}
+    return type(kind.__name__, (kind,), {**methods, **own})
+
+
+def _filtered(
+    write: Callable[..., Any], clean: Callable[[Any, PIIHook], Any]
+) -> Callable[..., Any]:
+    @wraps(write)
+    async def filtered(store: Any, what: Any, *args: Any, **kwargs: Any) -> Any:
+        redaction = store.__dict__["_redaction"]
+        is_long = has_many_values([what])
+        cleaned = await apart(is_long, clean, what, redaction)
+        return await write(store, cleaned, *args, **kwargs)
+
+    return filtered
+
+
+def clean_item(item: MemoryItem, hook: Callable[[str], str]) -> MemoryItem:
+    """Change *item* itself: what a call returns is then what it has stored."""
+    if not getattr(hook, "replaces", True) and _is_public(item):
+        return item
+    fields = item.__dict__
+    for name, value in fields.items():
+        if name not in _NAME_FIELDS and isinstance(value, str | list | dict) and value:
+            fields[name] = scrub(value, hook)
+    extra = item.metadata.extra
+    names = {"fact": fields.get("key")}
+    if str(extra.get("source")).startswith("import:") and _DIGEST.fullmatch(
+        str(extra.get("imported"))
+    ):
+        names["imported"] = extra["imported"]
+    # By these this library finds an item again; another's label of that name is as any.
+    labels = {
+        name: label if name in names and label == names[name] else scrub(label, hook)
+        for name, label in extra.items()
+    }
+    fields["metadata"] = item.metadata.model_copy(update={"extra": labels})
+    return item
+
+
+def _clean_items(items: Sequence[MemoryItem], hook: PIIHook) -> list[MemoryItem]:
+    return [clean_item(item, hook) for item in items]
+
+
+def _clean_records(records: Sequence[Record], hook: PIIHook) -> list[Record]:
+    return [
+        Record(
+            clean_item(each.item, hook),
+            deleted=each.deleted,
+            versions=[replace(past, item=clean_item(past.item, hook)) for past in each.versions],
+            recorded_at=each.recorded_at,
+            recorded_by=each.recorded_by,
+        )
+        for each in records
+    ]
+
+
+def filter_questions(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hook: PIIHook
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with the hook applied to those that ask for something."""
+    names = method.__code__.co_varnames[1:]
+    cleaned = tuple(
+        scrub(value, hook) if name in _QUESTIONS else value
+        for name, value in zip(names, args, strict=False)
+    )
+    named = {
+        name: scrub(value, hook) if name in _QUESTIONS else value for name, value in kwargs.items()
+    }
+    return cleaned, named

@@ -1,0 +1,250 @@
+"""What is private is never stored, and secrets are redacted, whichever way a text comes in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from tests.agent._served import SERVED
+from tests.agent.conftest import Open
+
+from orbiter.memory import AgentMemory, HumanMemory
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.messages import Format, to_messages
+from orbiter.memory.model.items import MemoryItem, new_id
+from orbiter.memory.transfer import import_file
+
+PIN = "the safe opens with 7261"
+PRIVATE = f"hello <private>{PIN}</private> there"
+TOKEN = "ghp_" + "a1B2c3" * 6
+SECRETS = {"github token": TOKEN, "password": "password=hunter2"}
+
+
+async def _everything(memory: AgentMemory) -> str:
+    await memory.init()
+    return "\n".join(record.to_line() for record in await memory.store.records())
+
+
+async def _remember(alice: ScopedMemory, text: str) -> None:
+    await alice.remember(text, tags=[text], extra={"note": {"deep": [text]}})
+    await alice.remember(MemoryItem(content=text))
+    await alice.remember_many([text, {"role": "user", "content": text}], idempotency_key=new_id())
+
+
+async def _update(alice: ScopedMemory, text: str) -> None:
+    item = await alice.remember("nothing")
+    await alice.update(item.id, text)
+
+
+async def _facts(alice: ScopedMemory, text: str) -> None:
+    await alice.facts.put("contact", {"at": [text]})
+
+
+async def _chat(alice: ScopedMemory, text: str) -> None:
+    function = {"name": "f", "arguments": json.dumps({"x": text, "y": 1})}
+    call = {"id": "c1", "type": "function", "function": function}
+    await alice.chat("one").add(text)
+    await alice.chat("one").add(
+        [
+            {"role": "user", "content": [{"type": "text", "text": text}]},
+            {"role": "assistant", "content": text, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": text},
+        ]
+    )
+    await alice.chat("two").add(
+        [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "c2", "name": "f", "input": {"x": text}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c2", "content": text}]},
+        ],
+        format="anthropic",
+    )  # fmt: skip
+
+
+async def _wrap(alice: ScopedMemory, text: str) -> None:
+    client = alice.wrap(_client(text), chat="wrapped")
+    said: list[Any] = [{"role": "user", "content": text}]
+    for _ in range(2):
+        await client.chat.completions.create(model="m", messages=said)
+        said += [{"role": "assistant", "content": text}, {"role": "user", "content": f"on: {text}"}]
+
+
+def _client(answer: str, sent: list[Any] | None = None) -> openai.AsyncOpenAI:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if sent is not None:
+            sent.append(json.loads(request.content))
+        message = {"role": "assistant", "content": answer}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        kept = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+        return httpx.Response(200, json={**kept, "choices": [choice]})
+
+    transport = httpx.MockTransport(respond)
+    return openai.AsyncOpenAI(api_key="k", http_client=httpx.AsyncClient(transport=transport))
+
+
+async def _import(alice: ScopedMemory, text: str) -> None:
+    message = {"role": "user", "content": text}
+    line = {"type": "user", "sessionId": "s", "uuid": new_id(), "message": message}
+    line |= {"cwd": "/app", "timestamp": "2026-11-01T10:00:00Z"}
+    folder = Path(str(alice.scope.user_id))
+    folder.mkdir(exist_ok=True)
+    (folder / "s.jsonl").write_text(json.dumps(line) + "\n")
+    await import_file(alice, folder / "s.jsonl", format="claude-code")
+    theirs = [{"id": "1", "memory": text, "user_id": "alice", "metadata": {"note": text}}]
+    (folder / "mem0.json").write_text(json.dumps({"results": theirs}))
+    done = await import_file(alice, folder / "mem0.json")
+    assert done.stored + done.updated == 1
+    assert (await import_file(alice, folder / "mem0.json")).unchanged == 1
+
+
+WAYS = (_remember, _update, _facts, _chat, _wrap, _import)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__.strip("_"))
+@pytest.mark.parametrize("place", ["sqlite", "http"])
+async def test_nothing_private_is_stored_whichever_way_it_comes(
+    tmp_path: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch, way: Any, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "agent.db"
+    memory = open_memory(f"{SERVED}{file}" if place == "http" else file)
+    for text in (PRIVATE, f"hello <PRIVATE >a<private>b</private> {PIN}"):
+        await way(memory.scope("alice"), text)
+    await memory.flush()
+    await memory.close()
+
+    async with AgentMemory(file, embeddings=None) as plain:
+        text = await _everything(plain)
+    assert "hello" in text
+    assert PIN not in text
+    raw = b"".join(each.read_bytes() for each in tmp_path.iterdir() if each.is_file())
+    assert PIN.encode() not in raw
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__.strip("_"))
+async def test_secrets_are_redacted_by_one_word_and_without_it_in_what_is_imported(
+    tmp_path: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch, way: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"use {TOKEN}, and password=hunter2 please"
+    kept = {}
+    for redact in ("secrets", None, "none"):
+        memory = open_memory(tmp_path / f"{redact}.db", redact=redact)
+        await way(memory.scope("alice"), text)
+        kept[redact] = await _everything(memory)
+
+    assert TOKEN not in kept["secrets"]
+    assert "hunter2" not in kept["secrets"]
+    assert (
+        "use [redacted: github token], and password=[redacted: password] please"
+        in (kept["secrets"])
+    )
+    assert (TOKEN in kept[None]) == (way is not _import)
+    assert TOKEN in kept["none"]
+
+
+async def test_a_message_of_only_what_is_private_is_not_stored(open_memory: Open) -> None:
+    alice = open_memory("memory://").scope("alice")
+    chat = alice.chat("one")
+
+    assert await chat.add(f"<private>{PIN}</private>") == []
+    assert await chat.add([{"role": "user", "content": f" <private>{PIN}"}], format="openai") == []
+    assert await chat.add([HumanMemory(content=f"<private>{PIN}")]) == []
+    assert await alice.remember_many([f"<private>{PIN}", "tea"]) == await alice.list()
+    with pytest.raises(QueryError, match="all of it is marked as private"):
+        await alice.remember(f"<private>{PIN}</private> ")
+    assert await chat.items() == []
+
+
+async def test_what_is_private_may_reach_over_parts_of_a_message(open_memory: Open) -> None:
+    chat = open_memory("memory://").scope("alice").chat("one")
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    texts = ["<private>a", "b</private>", f"hello <private>{PIN}", "c</private>you", "<private>d"]
+    parts = [{"type": "text", "text": text} for text in texts]
+
+    await chat.add([{"role": "user", "content": [*parts[:3], picture, *parts[3:]]}])
+
+    (item,) = await chat.items()
+    assert item.content.split() == ["hello", "you"]
+    formats: tuple[Format, ...] = ("openai", "anthropic")
+    for format in formats:
+        sent = json.dumps(await chat.messages(format=format))
+        assert ("hello " in sent, "you" in sent, "iVBORw0KGgo" in sent) == (True, True, True)
+        assert ('"text": ""' in sent, PIN in sent, "private" in sent) == (False, False, False)
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic"])
+async def test_a_conversation_is_legal_without_what_was_private(
+    open_memory: Open, format: Any
+) -> None:
+    chat = open_memory("memory://").scope("alice").chat("one")
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    await chat.add(
+        [
+            {"role": "user", "content": "<private>a"},
+            {"role": "assistant", "content": "<private>b</private>", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "<private>c</private>"},
+            {"role": "user", "content": [{"type": "text", "text": "<private>d"}, {
+                "type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
+            {"role": "assistant", "content": "<private>e"},
+        ]
+    )  # fmt: skip
+
+    items = await chat.items()
+    assert [item.memory_type for item in items] == ["ai", "tool", "human"]
+    sent = json.dumps(to_messages(items, format))
+    assert "c1" in sent
+    assert "iVBORw0KGgo" in sent
+    assert "private>" not in sent
+    assert '"text": ""' not in sent
+
+
+async def test_a_model_is_sent_what_is_private_and_a_resent_history_is_stored_once(
+    open_memory: Open,
+) -> None:
+    sent: list[Any] = []
+    alice = open_memory("memory://", redact="secrets").scope("alice")
+    client = alice.wrap(_client(f"noted {TOKEN}", sent), chat="one")
+    said: list[Any] = []
+    for text in (f"<private>{PIN}</private>", f"my key is {TOKEN}", "and now?"):
+        said.append({"role": "user", "content": text})
+        await client.chat.completions.create(model="m", messages=said)
+        said.append({"role": "assistant", "content": f"noted {TOKEN}"})
+
+    assert PIN in json.dumps(sent[0])
+    assert PIN not in json.dumps(sent[1:])
+    answer = "noted [redacted: github token]"
+    assert [item.content for item in await alice.chat("one").items()] == [
+        answer, "my key is [redacted: github token]", answer, "and now?", answer,
+    ]  # fmt: skip
+    # Who asks with the secret, or says it again, finds what was stored of it.
+    once = await alice.remember(f"my key is {TOKEN}", dedupe=True)
+    assert (await alice.remember(f"My key is {TOKEN}.", dedupe=True)).id == once.id
+    assert len(await alice.recall(f"my key is {TOKEN}", mode="words", k=1)) == 1
+
+
+async def test_personal_data_and_secrets_are_replaced_together(open_memory: Open) -> None:
+    memory = open_memory("memory://", redact="secrets", pii=lambda text: text.upper())
+
+    item = await memory.scope("alice").remember(f"a@b.c has {TOKEN} <private>x</private>")
+
+    assert item.content == "A@B.C HAS [REDACTED: GITHUB TOKEN] "
+
+
+async def test_another_memory_over_the_same_store_turns_nothing_off(tmp_path: Path) -> None:
+    own = AgentMemory(tmp_path / "a.db", embeddings=None, redact="secrets")
+    async with own as memory, AgentMemory(store=memory.store) as other:
+        item = await other.scope("alice").remember(TOKEN)
+    assert item.content == "[redacted: github token]"
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(QueryError, match="`redact` must be `secrets` or `none`, not 'all'"):
+        AgentMemory("memory://", redact="all")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="`redact`"):
+        AgentMemory("http://127.0.0.1:1", redact="secrets")
