@@ -1,7 +1,10 @@
 """The ASGI application: all routes of the server behind its middleware."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
+from pkgutil import iter_modules
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -124,6 +127,25 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         server.jobs.after_erasure.append(lambda: note_erasure(server.memory, server.keys))
 
 
+_CALLED = (
+    *("agent", "context", "conversation", "messages", "model", "recall"),
+    *("summarizers", "text", "wire"),
+)
+
+
+def _load_modules() -> None:
+    """Import what calls use, which is otherwise loaded on first use.
+
+    An import is work of the event loop: next to long texts of others, the first call of a kind
+    kept everybody waiting for a third of a second.
+    """
+    for name in _CALLED:
+        package = import_module(f"orbiter.memory.{name}")
+        for each in iter_modules(package.__path__, f"{package.__name__}."):
+            with suppress(ModuleNotFoundError):  # of an extra that is not installed
+                import_module(each.name)
+
+
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     server: ServerState = app.state.orbiter
@@ -133,6 +155,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         stack.push_async_callback(server.link.stop)
         if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(server.memory)
+        await asyncio.to_thread(_load_modules)
         await server.share_secret()
         settings = server.settings
         # Before MCP, whose task group would wrap what a taken port raises.
