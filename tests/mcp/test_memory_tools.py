@@ -65,7 +65,7 @@ async def test_lines_have_short_ids_that_every_tool_takes(
         assert item_id not in line
     assert list(await alice.list()) == []
     assert unknown.is_error
-    assert await alice.restore(item_id)
+    assert (await alice.restore(item_id)).id == item_id
 
 
 async def test_a_search_leaves_out_what_does_not_answer(connect: Connect, era: str) -> None:
