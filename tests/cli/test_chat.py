@@ -158,18 +158,30 @@ def test_a_context_is_printed_under_its_budget_with_what_was_left_out(spoken: Cl
     assert "tokens" not in told  # the bar is for who watches, not for who reads
 
 
-def test_a_context_without_a_task_answers_the_newest_question(spoken: Cli) -> None:
+def test_a_context_without_a_task_answers_the_newest_question_or_continues(spoken: Cli) -> None:
     async def ask() -> None:
         async with AgentMemory(spoken.url, embeddings=None) as memory:
             await memory.scope(user_id="alice").chat("lisbon").add("And where do we eat?")
 
-    answered = spoken("context", "lisbon")
+    answered = spoken.json("context", "lisbon")
     asyncio.run(ask())
     made = spoken.json("context", "lisbon", "--format", "gemini")
 
-    assert answered.exit_code == 2
-    assert '`orbiter-memory context lisbon "…"`' in answered.stderr
+    assert answered["messages"][-1]["content"].endswith("Continue.")
     assert "And where do we eat?" in json.dumps(made["contents"])
+
+
+def test_a_context_of_a_chat_where_the_user_said_nothing_asks_for_the_task(cli: Cli) -> None:
+    async def begin() -> None:
+        async with AgentMemory(cli.url, embeddings=None) as memory:
+            rule = {"role": "system", "content": "Be kind."}
+            await memory.scope(user_id="alice").chat("new").add(rule)
+
+    asyncio.run(begin())
+    refused = cli("context", "new")
+
+    assert refused.exit_code == 2
+    assert '`orbiter-memory context new "…"`' in refused.stderr
 
 
 @pytest.mark.parametrize(

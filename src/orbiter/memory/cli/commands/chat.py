@@ -194,7 +194,7 @@ async def context(  # noqa: PLR0913 - the options of a command
         list[str] | None,
         typer.Argument(
             metavar="TASK",
-            help="The task for the model, with or without quotes; else the unanswered question.",
+            help="The task for the model, with or without quotes; else the newest question.",
         ),
     ] = None,
     *,
