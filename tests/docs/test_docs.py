@@ -7,12 +7,15 @@ import json
 import pkgutil
 import re
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from docs.build_api import PAGE, page
+from packaging.utils import canonicalize_name
+from tests.docs.installs import brought_by, imported_by, named_by
 from tests.docs.model_server import model_server
 from tests.docs.pages import agrees, blocks, run_page
 from tests.servers.databases import (
@@ -34,6 +37,8 @@ __all__ = ["postgres_server", "redis_server"]
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 INTEGRATIONS = sorted({*ROOT.glob("docs/integrations/*.md")} - {build_integrations.INDEX})
+CONTRIBUTORS = ROOT / "CONTRIBUTING.md"
+"""Its readers have what `make` installs."""
 TOOLS_ONLY = {
     "agno": "agno",
     "autogen": "autogen_agentchat",
@@ -88,6 +93,19 @@ def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
     if path.parent.name == "integrations" and _lacks_framework(path.stem):
         pytest.skip("its framework is installed by `make test-integrations`")
     run_page(path)
+
+
+@pytest.mark.parametrize("path", [p for p in PAGES if p != CONTRIBUTORS], ids=lambda p: p.name)
+def test_every_python_block_imports_only_what_its_page_installs(path: Path) -> None:
+    if path.parent.name == "integrations" and _lacks_framework(path.stem):
+        pytest.skip("its framework is installed by `make test-integrations`")
+    text = path.read_text()
+    brought = brought_by(["orbiter-memory", *named_by(text)])
+    providers = packages_distributions()
+
+    for module in imported_by(text) & providers.keys():
+        names = {canonicalize_name(each) for each in providers[module]}
+        assert names & brought, f"{path.name}: no line installs {module}"
 
 
 def _lacks_framework(name: str) -> bool:
