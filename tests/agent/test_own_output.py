@@ -231,7 +231,8 @@ async def test_every_tool_of_ours_is_known_by_its_name() -> None:
         every = set().union(*served.values())
 
         assert served["memory"] | served["kg"] == MCP_TOOLS
-        assert names(memory_tools(alice)) | {"memory", "load_memory"} == AGENT_TOOLS
+        of_frameworks = {"memory", "load_memory", "search_memory"}
+        assert names(memory_tools(alice)) | of_frameworks == AGENT_TOOLS
     for prefix in (
         "mcp__orbiter-memory__",
         "orbiter-memory_",

@@ -1,7 +1,9 @@
 """What is forgotten comes back through no door by which the answers of our tools come in."""
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,32 @@ async def by_training_file(alice: ScopedMemory, folder: Path) -> None:
     assert (await import_file(alice, path)).stored == 8
 
 
+async def by_letta(alice: ScopedMemory, folder: Path) -> None:
+    answers = await answers_of_mcp(alice, "memory_list")
+    agents = [
+        {"name": f"agent {number}", "core_memory": [], "messages": asking("memory_list", answer)}
+        for number, answer in enumerate(answers)
+    ]
+    (folder / "file.af").write_text(json.dumps({"agents": agents, "blocks": []}))
+    assert (await import_file(alice, folder / "file.af")).stored == 8
+
+
+async def by_agents_sdk(alice: ScopedMemory, folder: Path) -> None:
+    """What a person says meanwhile stands between a call and its result."""
+    answers = await answers_of_mcp(alice, "memory_list")
+    with closing(sqlite3.connect(folder / "file.db")) as file, file:
+        file.execute("CREATE TABLE agent_messages (id INTEGER, session_id TEXT, message_data TEXT)")
+        for number, answer in enumerate(answers):
+            items = [
+                {"type": "function_call", "call_id": "c", "name": "memory_list", "arguments": "{}"},
+                {"role": "user", "content": "Well?"},
+                {"type": "function_call_output", "call_id": "c", "output": answer},
+            ]
+            rows = [(place, str(number), json.dumps(item)) for place, item in enumerate(items)]
+            file.executemany("INSERT INTO agent_messages VALUES (?, ?, ?)", rows)
+    assert (await import_file(alice, folder / "file.db")).stored == 6
+
+
 def transcript(path: Path, answer: str) -> Path:
     """Write a session in which Claude Code asks our server."""
     name = "mcp__orbiter-memory__memory_context"
@@ -80,7 +108,10 @@ def transcript(path: Path, answer: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("door", [by_function, by_mcp, by_transcript, by_training_file])
+DOORS = [by_function, by_mcp, by_transcript, by_training_file, by_letta, by_agents_sdk]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=[each.__name__ for each in DOORS])
 async def test_what_is_forgotten_comes_back_through_no_answer(
     alice: ScopedMemory,
     tmp_path: Path,
@@ -99,4 +130,5 @@ async def test_what_is_forgotten_comes_back_through_no_answer(
 
 
 async def _items(alice: ScopedMemory, chat: Any) -> list[str]:
-    return [item.content for item in await alice.chat(chat.metadata.session_id).items()]
+    session = chat.metadata.session_id
+    return [item.content for item in await alice.list(where={"session_id": session})]

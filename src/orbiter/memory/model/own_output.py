@@ -8,9 +8,21 @@ import re
 
 __all__ = ["AGENT_TOOLS", "MCP_TOOLS", "is_own_tool"]
 
-# The first five are those of `memory_tools`; `memory` is Claude's memory tool over a handle, and
-# `load_memory` asks the memory service of the Agent Development Kit.
-AGENT_TOOLS = frozenset(("recall", "remember", "update", "forget", "know", "memory", "load_memory"))
+# The first five are those of `memory_tools`; `memory` is Claude's memory tool over a handle,
+# `load_memory` asks the memory service of the Agent Development Kit, `search_memory` the store of
+# Strands.
+AGENT_TOOLS = frozenset(
+    (
+        "recall",
+        "remember",
+        "update",
+        "forget",
+        "know",
+        "memory",
+        "load_memory",
+        "search_memory",
+    )
+)
 """Tools that a program gives to a model as functions. Behind a prefix, such a name is others'."""
 
 MCP_TOOLS = frozenset(

@@ -23,8 +23,15 @@ from pathlib import PurePosixPath
 
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import TransferError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
+from orbiter.memory.model.items import (
+    MemoryItem,
+    MemoryMetadata,
+    SystemMemory,
+    ToolMemory,
+    calls_of,
+)
 from orbiter.memory.model.reserved import RESERVED_KEYS
+from orbiter.memory.model.tool_calls import call_id, call_name
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.text.redaction import Redaction
 from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
@@ -54,6 +61,8 @@ _PLAIN = ("content", "created_at", "updated_at", "expires_at", "status")
 _MAX_ITEMS = 400
 _MAX_BYTES = 4 * 2**20
 _MAX_NAMES = 50
+_MAX_CALLS = 20_000
+"""Calls of tools whose names are known while a file is read."""
 
 
 _BY_NAME = Columns()
@@ -101,6 +110,8 @@ class Reader:
         self._memories: Iterator[tuple[str, SourceMemory]] = iter(())
         self._strange: dict[str, list[str]] = {}
         """By what is the matter with them: the files that are not read."""
+        self._tools: dict[tuple[str | None, str], str] = {}
+        """By conversation and id of a call: the tool that it calls."""
         self.tally = Tally()
 
     def open(self) -> None:
@@ -198,6 +209,7 @@ class Reader:
                     raise importer
                 for memory in importer.read(source, report.complain):
                     report.found += 1
+                    self._name_tool(memory.item)
                     if self._owners.takes(memory, has_sessions=has_sessions):
                         yield format, memory
                     else:
@@ -217,6 +229,19 @@ class Reader:
         if left:
             formats = "`, `".join(dict.fromkeys(report.formats))
             report.complain(_listed(left), f"not read: not part of `{formats}`")
+
+    def _name_tool(self, item: MemoryItem) -> None:
+        """Give the result of a call the name of its tool, where the file names that only once.
+
+        By it, what our own tools answered is told from other results.
+        """
+        session = item.metadata.session_id
+        for call in calls_of(item):
+            self._tools[session, call_id(call)] = call_name(call)
+            if len(self._tools) > _MAX_CALLS:
+                del self._tools[next(iter(self._tools))]
+        if isinstance(item, ToolMemory) and not item.tool_name:
+            item.__dict__["tool_name"] = self._tools.pop((session, item.tool_call_id), "")[:256]
 
     def batch(self) -> list[ReadItem]:
         """Return the next items; none at the end."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from orbiter.memory.messages import from_messages
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, ToolMemory, calls_of
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of
 from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     UNREADABLE,
@@ -73,8 +73,6 @@ class _Transcript:
         self._threads: dict[str, Thread] = {}
         self._roots: dict[str, str] = {}
         """By message of a subagent: what it was begun with."""
-        self._tools: dict[str, str] = {}
-        """By open call: what it calls."""
         self._pending: tuple[int, Record, list[object]] | None = None
 
     def read(self, source: SourceFile) -> Iterator[SourceMemory]:
@@ -131,7 +129,6 @@ class _Transcript:
         id = first_text(record, "uuid") or str(number)
         items = [item for item in items if item.content.strip() or item.native or calls_of(item)]
         for part, item in enumerate(items):
-            self._name_tool(item)
             yield self._thread(record).next_message(
                 item,
                 key=id if len(items) == 1 else f"{id}/{part}",
@@ -152,13 +149,6 @@ class _Transcript:
             if isinstance(text, str):
                 record = {**record, name: cut(text, self._complain, place)}
         return record or block
-
-    def _name_tool(self, item: MemoryItem) -> None:
-        for call in calls_of(item):
-            self._tools[str(call.get("id"))] = str(call.get("name"))
-            _forget_oldest(self._tools)
-        if isinstance(item, ToolMemory) and not item.tool_name:
-            item.__dict__["tool_name"] = self._tools.pop(item.tool_call_id, "")[:256]
 
     def _session(self, record: Record) -> str:
         session = first_text(record, "sessionId") or "unnamed"
