@@ -1,9 +1,11 @@
 import os
+import re
+import traceback
 from pathlib import Path
 
 import pytest
 
-from orbiter.memory import AgentMemory
+from orbiter.memory import AgentMemory, sync
 from orbiter.memory.context import ContextManager
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.errors import QueryError, SoulError, SoulNotFoundError, StorageError
@@ -57,19 +59,94 @@ async def test_a_vanished_half_written_or_unreadable_file_is_an_error(soul: Path
     with pytest.raises(SoulError, match="not closed"):
         await manager.assemble("Go")
     soul.unlink()
-    with pytest.raises(SoulNotFoundError, match="soul_path"):
+    with pytest.raises(SoulNotFoundError, match="no persona at"):
         await manager.assemble("Go")
     soul.mkdir()
     with pytest.raises(StorageError, match="cannot be read"):
         await manager.assemble("Go")
 
 
-@pytest.mark.parametrize("text", ["You are a terse assistant.", "You are Ada.\n" * 500])
-async def test_a_persona_given_as_a_text_is_told_how(text: str) -> None:
-    memory = AgentMemory("memory://", embeddings=None, persona=text)
-    async with memory:
-        with pytest.raises(SoulNotFoundError, match=r"(?s)You are .*Soul\.parse\(text\)"):
-            await memory.scope("ann").chat("c").context("Go", budget=500)
+TEXTS = (
+    "You are Nova, a kind cook.",
+    "You are Ada.\n" * 500,
+    "You are Ada.\nYou keep to rules.md",
+    "---\nname: Nova\n---\nKind.",
+    "Be kind / be brief",
+)
+PATHS = ("SOUL.md", "my soul.md", "./my soul", "a folder/my soul.TXT")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+async def test_a_text_with_spaces_is_the_persona_itself(text: str) -> None:
+    said = Soul.parse(text).render()
+
+    async with AgentMemory("memory://", embeddings=None, persona=text) as memory:
+        context = await memory.scope("ann").chat("c").context("Go")
+
+    assert context.sections[0].text == said
+    assert (await ContextManager(text).assemble("Go")).sections[0].text == said
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_path_may_have_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(path).parent.mkdir(exist_ok=True)
+    Path(path).write_text("You are Nova.")
+
+    async with AgentMemory("memory://", embeddings=None, persona=path) as memory:
+        context = await memory.scope("ann").chat("c").context("Go")
+
+    assert context.sections[0].text == "You are Nova."
+
+
+async def test_a_persona_is_read_again_by_a_memory_that_has_checked_it(soul: Path) -> None:
+    async with AgentMemory("memory://", embeddings=None, persona=soul) as memory:
+        soul.write_text("You are Eve.")
+        context = await memory.scope("ann").chat("c").context("Go")
+
+    assert context.sections[0].text == "You are Eve."
+
+
+@pytest.mark.parametrize("make", [AgentMemory, sync.AgentMemory])
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        *((path, f"no persona at `{re.escape(path.removeprefix('./'))}`") for path in PATHS),
+        ("Nova", "no persona at `Nova`"),
+        ("いつも親切です。" * 60, "no persona at `いつも親切です。.*…`"),
+        ("~nobody-of-that-name/soul", "no persona at `~nobody-of-that-name/soul`"),
+        (Path("Be kind"), "no persona at `Be kind`"),
+        (".", r"the persona `\.` cannot be read"),
+        ("", "`persona`, line 1: it is empty; write who the agent is"),
+        (" \n", "`persona`, line 1: it is empty; write who the agent is"),
+        ("---\nname: No", "`persona`, line 1: .*not closed"),
+        ("a\0b", "`persona` cannot be sent: U.0000"),
+        ("a \0b", "`persona`, line 1: U.0000"),
+        (Path("\ud800"), "`persona` cannot be sent: lone surrogate"),
+        (Soul(body="\ud800"), "`persona` cannot be sent: lone surrogate"),
+        (7, "`persona` must be a persona: .*, not 7"),
+        (b"You are Nova.", r"`persona` must be .*, not b'You are Nova\.'"),
+        ({"name": "Nova"}, "`persona` must be .*, not {'name': 'Nova'}"),
+        (["You are Nova."] * 99, r"`persona` must be .*, not \['You are Nova\.'.*…"),
+        (Soul, "`persona` must be .*, not <class"),
+    ],
+)
+def test_what_is_no_persona_is_refused_at_once_in_a_few_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type, wrong: object, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises((QueryError, SoulError, SoulNotFoundError, StorageError)) as refused:
+        make("memory://", persona=wrong)
+
+    assert re.match(told, str(refused.value))
+    assert len(str(refused.value)) < 250
+    if "line" not in told and "sent" not in told:
+        assert "give the path of a Markdown file, or a text itself" in str(refused.value)
+    shown = [line for line in traceback.format_exception(refused.value) if "^^^" not in line]
+    assert len("".join(shown).splitlines()) <= 20
 
 
 async def test_a_change_that_the_file_system_cannot_tell_is_seen(soul: Path) -> None:

@@ -18,7 +18,6 @@ from orbiter.memory.context._section_sources import (
     RecallHandle,
     RecentActivity,
     RecentSummaries,
-    SoulFile,
     read_conversation,
     read_recent,
     recall,
@@ -32,9 +31,11 @@ from orbiter.memory.context.entries import (
     TrustRule,
     candidate,
     check_memories,
+    check_sendable,
     default_trust,
 )
 from orbiter.memory.context.persona import Soul
+from orbiter.memory.context.persona_file import SoulFile, persona_of
 from orbiter.memory.context.prompt_fence import Entry
 from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens
 from orbiter.memory.errors import QueryError
@@ -50,7 +51,6 @@ from orbiter.memory.model.display import bar, html_table
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import check_size
-from orbiter.memory.model.validation import check_text
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.ranking import check_relevance
 
@@ -157,8 +157,8 @@ class Context:
 class ContextManager:
     """Puts together what a model is shown.
 
-    *soul_path* is read at the first assembly, and again when the file has changed; a `Soul` is
-    used as it is, and `None` means that the agent has no persona. *budget* is in
+    The file at *soul_path* is read at the first assembly, and again when it has changed; a `Soul`
+    and a text with spaces are the persona itself, and with `None` there is none. *budget* is in
     tokens as *count_tokens* counts them; `None` means no limit. *priority* orders the sections
     that may shrink, the first is kept longest. *trust* says how far a memory may be relied on.
     Processes that share a *secret* fence a conversation with the same mark, so that its text
@@ -175,14 +175,10 @@ class ContextManager:
         trust: TrustRule = default_trust,
         secret: bytes | None = None,
     ) -> None:
-        if not isinstance(soul_path, str | Path | Soul | None):
-            raise QueryError(
-                f"`soul_path` must be the path of a persona, a `Soul` or `None`, not {soul_path!r}"
-            )
         if not isinstance(secret, bytes | None):
             raise QueryError(f"`secret` must be bytes, not `{type(secret).__name__}`")
-        file = Path(soul_path).expanduser() if isinstance(soul_path, str | Path) else None
-        self.soul_path = file
+        self._soul = persona_of("soul_path", soul_path)
+        self.soul_path = self._soul.path if isinstance(self._soul, SoulFile) else None
         self.budget = None if budget is None else check_size("budget", budget)
         if sorted(priority) != sorted(PRIORITY):
             raise QueryError(f"`priority` must order {PRIORITY}, not {tuple(priority)}")
@@ -190,9 +186,6 @@ class ContextManager:
         self._count_tokens = count_tokens
         self._trust = trust
         self._secret = secrets.token_bytes(32) if secret is None else secret
-        self._soul = soul_path if isinstance(soul_path, Soul) else file and SoulFile(file)
-        if isinstance(self._soul, Soul):
-            _check_text("soul_path", self._soul.render())
         self._costs: Costs = {}
 
     async def assemble_context(  # noqa: PLR0913 - one keyword per source, as in `assemble`
@@ -340,14 +333,7 @@ def _is_long(parts: Parts) -> bool:
 def _check_task(task: object) -> None:
     if not isinstance(task, str) or not task.strip():
         raise QueryError(f"`input_query` must say what the model should do, not {task!r}")
-    _check_text("input_query", task)
-
-
-def _check_text(name: str, text: str) -> None:
-    try:
-        check_text(text, max_bytes=2**62)
-    except ValueError as exc:
-        raise QueryError(f"`{name}` cannot be sent: {exc}") from None
+    check_sendable("input_query", task)
 
 
 def _context(draft: Draft, budget: int | None, format: Format) -> Context:

@@ -1,24 +1,19 @@
-"""Sources of a context: a persona file, an episodic memory, a store, a conversation.
+"""Sources of a context: an episodic memory, a store, a conversation.
 
 Nothing here may hand on what belongs to another user: a store is asked only with a scope that
 names somebody, and what it answers is checked against that scope again.
 """
 
-import asyncio
-import errno
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable, signature
-from pathlib import Path
 from typing import TypeVar
 
 from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.context.entries import Interaction, Memory
-from orbiter.memory.context.persona import Soul
-from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory, holding
 from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, is_indexed
@@ -28,8 +23,6 @@ from orbiter.memory.model.validation import StructuralMeta
 from orbiter.memory.tasks.offload import MANY, apart
 from orbiter.memory.text.ranking import for_prompt
 
-_RACY_NS = 2_000_000_000
-_MAX_PATH = 300  # characters of a path in an error: it may be a whole persona
 _WORDS = 8  # of a query, each one search
 _PROBE = 20  # memories looked at for each word
 _LONGEST = 4_000  # characters of a query; no memory holds more of it, no embedding takes more
@@ -44,44 +37,6 @@ _COMMON = frozenset(
     )
 )
 """English words that tell nothing about what a question is about."""
-
-
-class SoulFile:
-    """A persona file, read when it is first needed and again whenever it has changed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._seen: tuple[int, ...] | None = None
-        self._soul = Soul()
-
-    async def read(self) -> Soul:
-        """Return the persona the file describes now."""
-        return await asyncio.to_thread(self._read)
-
-    def _read(self) -> Soul:
-        try:
-            before = self._state()
-            if before != self._seen or before is None:
-                data = self.path.read_bytes()
-                soul = Soul.parse(data, path=str(self.path))
-                self._soul, self._seen = soul, before if before == self._state() else None
-        except OSError as exc:
-            if isinstance(exc, FileNotFoundError) or exc.errno == errno.ENAMETOOLONG:
-                raise SoulNotFoundError(
-                    f"no persona at `{str(self.path)[:_MAX_PATH]}`; `soul_path` and "
-                    "`persona` are the path of a Markdown file, and a text itself is given as "
-                    "`Soul.parse(text)`"
-                ) from exc
-            raise StorageError(f"the persona `{self.path}` cannot be read: {exc}") from exc
-        return self._soul
-
-    def _state(self) -> tuple[int, ...] | None:
-        """Return what changes with the file; `None` when it is too new for that to be sure."""
-        stat = self.path.stat()
-        # A file system's clock ticks in milliseconds: two changes in one tick look like one.
-        if abs(time.time_ns() - stat.st_mtime_ns) < _RACY_NS:
-            return None
-        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
 _Memory = TypeVar("_Memory", bound=Memory)

@@ -33,7 +33,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.own_output import is_own_tool
 from orbiter.memory.model.tool_calls import call_arguments, call_name
-from orbiter.memory.model.validation import StructuralMeta, to_utc
+from orbiter.memory.model.validation import StructuralMeta, check_text, to_utc
 
 __all__ = [
     "PLAIN_SPEAKERS",
@@ -47,6 +47,7 @@ __all__ = [
     "TrustRule",
     "candidate",
     "check_memories",
+    "check_sendable",
     "default_trust",
     "drop",
     "fit_entries",
@@ -206,6 +207,14 @@ def check_memories(name: str, memories: object) -> list[Memory]:
     if not isinstance(memories, Sequence):
         raise QueryError(f"`{name}` must be a list of memories, not `{type(memories).__name__}`")
     return list(memories)
+
+
+def check_sendable(name: str, text: str) -> None:
+    """Raise `QueryError` if no provider can be sent *text*; *name* is the argument it came in."""
+    try:
+        check_text(text, max_bytes=2**62)
+    except ValueError as exc:
+        raise QueryError(f"`{name}` cannot be sent: {exc}") from None
 
 
 def memory_entry(memory: Memory, trust: TrustRule, *, precision: Precision = "day") -> Entry:

@@ -184,7 +184,7 @@ def _decode(data: bytes, path: str) -> str:
 
 def _check(text: str, path: str) -> None:
     if not text.strip():
-        raise SoulError(path, 1, "the file is empty; write who the agent is")
+        raise SoulError(path, 1, "it is empty; write who the agent is")
     try:
         check_text(text, max_bytes=_MAX_BYTES)
     except ValueError as exc:

@@ -104,17 +104,17 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. A *reranker* reads what recall finds best beside the question; there is none by default.
-    *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
-    of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
-    with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
-    estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
-    providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
-    to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
-    chain that shows whether anybody has changed it. With *redact* `secrets`, tokens, keys and
-    passwords become `[redacted: github token]` and the like; without it, that is done in what
-    importers and hooks read, and with `none` nowhere. *pii* gets every text before it is written or
-    asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one with the key
-    in `ORBITER_PII_KEY`: see `docs/privacy.md`.
+    *episodic* names the place of `ScopedMemory.activity`. *persona* is the path of a SOUL.md, a
+    text with spaces, or a `Soul`. *summarizer* sums up long chats as *summaries* says, by default
+    without a model; with `summaries=None`, nothing does. *count_tokens* counts for budgets, in
+    place of an estimate. *secret* keeps the beginning of contexts the same in all processes that
+    share it, as providers' caches want it. On Postgres, *row_security* has the server itself hold
+    every handle to its user. With *audit* `writes`, or `all` for reads as well, what is done is
+    recorded in a chain that shows whether anybody has changed it. With *redact* `secrets`, tokens,
+    keys and passwords become `[redacted: github token]` and the like; without it, that is done in
+    what importers and hooks read, and with `none` nowhere. *pii* gets every text before it is
+    written or asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one
+    with the key in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
     `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
     `recall` and others of this object itself: they are the default user's, whom no other sees.
