@@ -309,5 +309,6 @@ def test_the_runner_of_the_sdk_calls_the_tool(tmp_path: Path) -> None:
 async def test_the_blocking_tool_in_the_loop_of_its_memory_says_what_to_use(
     alice: ScopedMemory,
 ) -> None:
-    with pytest.raises(UnsupportedError, match=r"orbiter\.memory\.sync"):
+    told = r"use `AsyncOrbiterMemoryTool`, .*orbiter\.memory\.sync"
+    with pytest.raises(UnsupportedError, match=told):
         OrbiterMemoryTool(alice).call({"command": "view", "path": "/memories"})

@@ -1,5 +1,6 @@
 """Wrapped clients of providers, against a server that answers as the providers do."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from tests.integrations.model_provider import Provider, running_provider
 
 from orbiter.memory import AgentMemory, Soul, sync
 from orbiter.memory.agent import Chat
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.integrations.clients import wrap
 from orbiter.memory.messages import validate
 
@@ -217,6 +218,81 @@ async def test_async_clients_remember(provider: Provider) -> None:
 
         contents = [item.content for item in await alice.chat("default").items()]
         assert contents[1::2] == [f"answer {number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("by", ["method", "function"])
+def test_async_clients_remember_in_a_blocking_memory(
+    provider: Provider, alice: sync.ScopedMemory, by: str
+) -> None:
+    def wrapped(client: Any) -> Any:
+        return alice.wrap(client) if by == "method" else wrap(client, alice)
+
+    async def talk() -> None:
+        async with (
+            openai.AsyncOpenAI(api_key="k", base_url=provider.url) as one,
+            anthropic.AsyncAnthropic(api_key="k", base_url=provider.url) as two,
+        ):
+            gpt, claude = wrapped(one), wrapped(two)
+            plain = genai.Client(api_key="k", http_options={"base_url": provider.url})
+            gemini = wrapped(plain).aio
+            await gpt.chat.completions.create(model="m", messages=[_user("one")])
+            stream = await gpt.responses.create(model="m", input="two", stream=True)
+            assert [event.type async for event in stream][-1] == "response.completed"
+            await claude.messages.create(model="m", max_tokens=9, messages=[_user("three")])
+            await gemini.models.generate_content(model="m", contents="four")
+            coming = await gemini.models.generate_content_stream(model="m", contents="five")
+            assert len([piece async for piece in coming]) == 2
+            await plain.aio.aclose()
+
+    asyncio.run(talk())
+
+    contents = [item.content for item in alice.chat("default").items()]
+    assert contents[1::2] == [f"answer {number}" for number in range(1, 6)]
+
+
+async def test_a_blocking_client_in_the_loop_of_its_memory_says_which_to_wrap(
+    provider: Provider,
+) -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        client = memory.scope(user_id="alice").wrap(_openai(provider))
+
+        with pytest.raises(UnsupportedError, match="wrap the async client, such as `AsyncOpenAI`"):
+            client.chat.completions.create(model="m", messages=[_user("hi")])  # type: ignore[list-item]
+
+    assert provider.requests == []
+
+
+class _MyClient(openai.OpenAI):
+    def __repr__(self) -> str:
+        return f"mine, {super().__repr__()}"
+
+
+def _clients(url: str) -> list[Any]:
+    kinds = (
+        openai.OpenAI,
+        openai.AsyncOpenAI,
+        anthropic.Anthropic,
+        anthropic.AsyncAnthropic,
+        _MyClient,
+    )
+    azure = openai.AzureOpenAI(api_key="k", azure_endpoint=url, api_version="1")
+    google = genai.Client(api_key="k", http_options={"base_url": url})
+    return [*(kind(api_key="k", base_url=url) for kind in kinds), azure, google]
+
+
+def test_a_wrapped_client_says_that_it_remembers(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    how = ", which remembers in chat 'dinner' of sync.ScopedMemory(user_id='alice')"
+    for plain in _clients(provider.url):
+        before = repr(plain)
+        client = alice.wrap(plain, chat="dinner")
+        made = client.copy() if hasattr(client, "copy") else client.aio
+        for each in (client, made):
+            assert repr(each).endswith(f">{how}")
+            assert repr(each).count("remembers") == 1
+        assert type(client) is type(plain)  # which providers' own code compares
+        assert repr(plain) == repr(wrap(plain, alice, active=False)) == before
 
 
 def test_a_call_stays_within_the_budget(provider: Provider, alice: sync.ScopedMemory) -> None:

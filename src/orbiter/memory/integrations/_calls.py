@@ -29,6 +29,7 @@ AnyHandle = ScopedMemory | sync.ScopedMemory
 
 _T = TypeVar("_T")
 _PAGE = 500
+_WAY = "await the async form, such as `aget`"
 
 
 class BlockingCallError(UnsupportedError, asyncio.InvalidStateError):
@@ -38,10 +39,11 @@ class BlockingCallError(UnsupportedError, asyncio.InvalidStateError):
 class Calls:
     """Runs work on the handle of a scope, for callers with an event loop and without.
 
-    *owner* is how the adapter is called in errors.
+    *owner* is how the adapter is called in errors, and *way* says what to do instead of a blocking
+    call in the event loop that has the memory.
     """
 
-    def __init__(self, handle: AnyHandle, owner: str) -> None:
+    def __init__(self, handle: AnyHandle, owner: str, *, way: str = _WAY) -> None:
         if not isinstance(handle, ScopedMemory | sync.ScopedMemory):
             raise QueryError(
                 f"`{owner}` takes the handle of a scope, such as `memory.scope(user_id='ann')` or, "
@@ -49,8 +51,12 @@ class Calls:
             )
         self._original = handle
         self._owner = owner
+        self._way = way
         self._is_blocking = isinstance(handle, sync.ScopedMemory)
         self._loop = _running_loop()
+
+    def __repr__(self) -> str:
+        return repr(self._original)
 
     @property
     def is_blocking(self) -> bool:
@@ -80,8 +86,7 @@ class Calls:
             work.close()
             raise BlockingCallError(
                 f"a blocking call of `{self._owner}` inside the event loop that has its memory; "
-                "await the async form, such as `aget`, or give it a handle of "
-                "`orbiter.memory.sync`"
+                f"{self._way}, or give it a handle of `orbiter.memory.sync`"
             )
         return asyncio.run_coroutine_threadsafe(work, loop).result()
 

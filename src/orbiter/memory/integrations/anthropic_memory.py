@@ -56,7 +56,7 @@ class OrbiterMemoryTool(BetaAbstractMemoryTool):
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
-        self._calls = Calls(handle, "OrbiterMemoryTool")
+        self._calls = Calls(handle, "OrbiterMemoryTool", way="use `AsyncOrbiterMemoryTool`")
         self._files = _Files(self._calls)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:

@@ -5,7 +5,8 @@ the call is sent with the context of that chat instead, under a budget, and the 
 Nothing is sent to anybody but the provider that the client is of.
 
 Every method of a client makes its request in one place: `request` of OpenAI's and Anthropic's
-clients, the four of google-genai's transport. That place is replaced, and nothing else.
+clients, the four of google-genai's transport. That place is replaced, and nothing else; only its
+`repr` says that a client remembers.
 """
 
 import copy
@@ -13,6 +14,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 from orbiter.memory.errors import QueryError
@@ -26,6 +28,7 @@ __all__ = ["OFF", "wrap"]
 OFF: Mapping[str, str] = {"X-Orbiter-Memory": "off"}
 """Headers by which one call goes without the memory; they are not sent."""
 
+_WAY = "wrap the async client, such as `AsyncOpenAI`, or use `client.aio`"
 _Client = TypeVar("_Client")
 _Route = tuple[Format, Complete]
 
@@ -53,7 +56,7 @@ def wrap(
     """
     if not active:
         return client
-    turn = Turn(Calls(handle, "wrap"), chat, budget, memory_limit)
+    turn = Turn(Calls(handle, "wrap", way=_WAY), chat, budget, memory_limit)
     bases = (base.__module__.partition(".")[0] for base in type(client).__mro__)
     wrapped = next((_WRAPPERS[base] for base in bases if base in _WRAPPERS), None)
     if wrapped is None:
@@ -81,6 +84,33 @@ def _without_off(headers: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
+def _named(made: Any, turn: Turn) -> Any:
+    """Have a client say that it remembers, and where."""
+    made._orbiter_turn = turn  # noqa: SLF001 - which its class looks for
+    kind: Any = type(made)
+    _show_memory(kind)
+    return made
+
+
+@cache
+def _show_memory(kind: Any) -> None:
+    """Have clients of *kind* that have a memory say so; all others are shown as before.
+
+    Python asks the class for that. A class of their own would be another one to their provider:
+    Anthropic's have credentials only if their class is exactly `Anthropic`.
+    """
+    plain: Callable[[Any], str] = kind.__repr__
+
+    def show(client: Any) -> str:
+        shown, turn = plain(client), vars(client).get("_orbiter_turn")
+        if turn is None:
+            return shown
+        how = f", which remembers in chat {turn.chat_id!r} of {turn.calls!r}"
+        return shown if shown.endswith(how) else shown + how  # a parent may have said it
+
+    kind.__repr__ = show
+
+
 # OpenAI and Anthropic
 
 
@@ -90,6 +120,7 @@ def _copied(client: Any, turn: Turn) -> Any:
 
 def _with_memory(made: Any, chat: Turn) -> Any:
     """Give a client its memory, and every client that is made from it."""
+    _named(made, chat)
     request = made.request
     is_async = inspect.iscoroutinefunction(request)
     made.request = (_awaiting if is_async else _blocking)(request, chat)
@@ -301,7 +332,7 @@ def _gemini(client: Any, turn: Turn) -> Any:
     made = copy.copy(client)
     made._aio = copy.copy(client.aio)  # noqa: SLF001 - it has no public way to make another
     transport = _Transport(client, turn)
-    for owner in (made, made._aio):  # noqa: SLF001
+    for owner in (_named(made, turn), _named(made._aio, turn)):  # noqa: SLF001
         owner._api_client = transport  # noqa: SLF001
         owner._models = copy.copy(owner.models)  # noqa: SLF001
         owner._models._api_client = transport  # noqa: SLF001

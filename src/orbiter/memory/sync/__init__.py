@@ -95,7 +95,8 @@ class AuditLog(Blocking[agent.AuditLog]):
 
 @blocking_class(agent.ScopedMemory)
 class ScopedMemory(Blocking[agent.ScopedMemory]):
-    pass
+    # It waits for nothing itself. Of this handle, an async client may be used in any event loop.
+    wrap = agent.ScopedMemory.wrap
 
 
 @blocking_class(agent.AgentMemory)
