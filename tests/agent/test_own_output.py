@@ -351,3 +351,63 @@ async def test_a_word_that_is_forgotten_leaves_other_answers_alone(any_voice: Sc
     ]
     assert OTHER in answer.content
     assert answer.content.count("(forgotten)") == 1
+
+
+def hosted(format: str, result: str, *, name: str = "memory_get") -> list[dict[str, Any]]:
+    """Return a turn in which the provider itself asks our server."""
+    if format == "openai-responses":
+        call = {"type": "mcp_call", "id": "m", "server_label": "orbiter-memory", "name": name}
+        said = {"role": "assistant", "content": "I see."}
+        return [
+            {"role": "user", "content": "How am I?"},
+            {**call, "arguments": '{"id": "diabetes"}', "output": result},
+            said,
+        ]
+    use = {"type": "mcp_tool_use", "id": "m", "server_name": "orbiter-memory", "name": name}
+    text = {"type": "text", "text": result}
+    answer = {"type": "mcp_tool_result", "tool_use_id": "m", "is_error": False, "content": [text]}
+    return [
+        {"role": "user", "content": "How am I?"},
+        {"role": "assistant", "content": [
+            {**use, "input": {}}, answer, {"type": "text", "text": "I see."}]},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ["openai-responses", "anthropic"])
+@pytest.mark.parametrize(
+    ("name", "result"), [("memory_get", f"{SECRET}, since May"), ("ours", FENCE)]
+)
+async def test_what_is_forgotten_goes_from_what_a_provider_was_answered(
+    any_voice: ScopedMemory, format: Any, name: str, result: str
+) -> None:
+    item = await any_voice.remember(SECRET)
+    chat = any_voice.chat("one")
+    await chat.add(hosted(format, result, name=name), format=format)
+    before = await chat.messages(format=format)
+    assert "Frost" in str(before)
+
+    await any_voice.forget(item)
+
+    sent = await chat.messages(format=format)
+    assert "Frost" not in str(sent)
+    assert "(forgotten)" in str(sent)
+    assert [each.keys() for each in sent] == [each.keys() for each in before]
+    arguments = [each["arguments"] for each in sent if "arguments" in each]
+    assert arguments == ['{"id": "diabetes"}'] * len(arguments)
+
+
+async def test_of_what_people_say_only_what_they_quote_goes(any_voice: ScopedMemory) -> None:
+    item = await any_voice.remember(SECRET)
+    chat = any_voice.chat("one")
+    own = f"I know: {SECRET}."
+    await chat.add({"role": "system", "content": f"Be brief.\n{FENCE}"})
+    await chat.add({"role": "user", "content": f"{own}\n{FENCE}\n{own}"})
+
+    await any_voice.forget(item)
+
+    system, person = await chat.items()
+    assert system.content.startswith("Be brief.")
+    assert "diabetes" not in system.content
+    assert person.content.count("diabetes") == 2
+    assert person.content.startswith(own)
+    assert person.content.endswith(own)

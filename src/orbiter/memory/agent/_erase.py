@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,11 @@ from orbiter.memory.agent.extraction_jobs import free_messages
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.interface import scope_of
 from orbiter.memory.agent.keywords import ScopeId
+from orbiter.memory.agent.logged_quotations import quoting_logs, strike_logs
 from orbiter.memory.agent.quotations import (
     are_quoted,
     owner_of,
+    quotes_of,
     strike_quotations,
     texts_of,
 )
@@ -25,6 +27,7 @@ from orbiter.memory.agent.summaries import summaries_of
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.urls import absolute_url
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
+from orbiter.memory.model.audit import silently
 from orbiter.memory.model.episode import OURS, activity_name, part_of
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryMetadata, index_texts
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
@@ -40,9 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["erase", "erase_items", "remove_map_file", "scope_to_erase"]
 
 _PAGE = 500
-_STILL_QUOTED = Erasure(
-    problems=("answers of tools quote what was erased; `forget` them permanently, too",)
-)
 _UNTOLD = Tracker(lambda _done, _total: None)
 
 
@@ -86,17 +86,15 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
     owner = owner_of(scope)
     # All answers of a whole user go anyway.
     leaving = [] if owner == scope else await _find(store, Query(metadata=scope), None)
-    texts = await texts_of(store, leaving)
-    answers = await strike_quotations(store, owner, texts, forgotten=True)
-    await chats.changed(store, answers)
+    quoted = _Quoted(store, owner, await texts_of(store, leaving), {item.id for item in leaving})
+    await chats.changed(store, await quoted.strike(leaving=scope))
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     done += await store.erase(metadata=scope, by=by)
     await chats.flush()
     if await store.search(metadata=scope, memory_type="summary", limit=1):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by)
-    if await are_quoted(store, owner, texts):
-        done += _STILL_QUOTED
+    done += await quoted.left()
     await _forget_here(core, chats)
     return await _signed(session, done + Erasure(cached=cached), scope)
 
@@ -162,8 +160,8 @@ async def erase_items(
     own = [item.id for item in items]
     summaries = list(summaries_of(items))
     cached = 0 if core.is_indexed else _drop_vectors(core, items)
-    texts, owner = await texts_of(store, items), owner_of(scope)
-    answers = await strike_quotations(store, owner, texts, forgotten=True)
+    quoted = _Quoted(store, owner_of(scope), await texts_of(store, items), {*own})
+    answers = await quoted.strike()
     summaries += [each for each in summaries_of(answers) if each not in summaries]
     await chats.flush()  # or a summary that is being written would outlive what it sums up
     # Also ids of which nothing was read, as it may be gone already, and not yet cleaned up behind.
@@ -174,14 +172,48 @@ async def erase_items(
     if summaries and (again := await store.used_ids(summaries)):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await store.erase(metadata=scope, by=by, item_ids=sorted(again))
-    if await are_quoted(store, owner, texts):  # answered meanwhile, from what was there still
-        done += _STILL_QUOTED
+    done += await quoted.left()
     await free_messages(store, items)
     await _forget_here(core, chats)
     await remove_map_file(session.engine.url)
     core.events.emit_items("forgotten", items)
     done = await _signed(session, replace(done, cached=done.cached + cached), None)
     return ForgetResult((), erased=tuple(own), erasure=done)
+
+
+@dataclass(slots=True)
+class _Quoted:
+    """What messages and logs of a user repeat of *texts*, which are those of the items *ids*."""
+
+    store: Store
+    owner: MemoryMetadata | None
+    texts: Sequence[str]
+    ids: set[str]
+
+    async def strike(self, *, leaving: MemoryMetadata | None = None) -> list[MemoryItem]:
+        """Take it out; return the messages that had it. What is of *leaving* goes anyway."""
+        if not self.texts:
+            return []
+        answers = await strike_quotations(self.store, self.owner, self.texts, forgotten=True)
+        self.ids.update(item.id for item in answers)
+        quotes = quotes_of(self.texts)
+        with silently():  # what is read here is shown to nobody
+            await strike_logs(self.store, self.owner, quotes, self.ids, leaving=leaving)
+        return answers
+
+    async def left(self) -> Erasure:
+        """Return what is still there: of a tool that has answered meanwhile, or in a log."""
+        if not self.texts:
+            return Erasure()
+        problems: list[str] = []
+        if await are_quoted(self.store, self.owner, self.texts):
+            way = "`forget` them permanently, too"
+            problems.append(f"answers of tools quote what was erased; {way}")
+        with silently():
+            logs = await quoting_logs(self.store, self.owner, quotes_of(self.texts), self.ids)
+        way = "delete the conversation there, or erase its session"
+        problems += [f"key-value entries at `{n}` quote what was erased; {way}" for n in logs]
+        return Erasure(problems=tuple(problems))
 
 
 async def _find(store: Store, query: Query, item_ids: Sequence[str] | None) -> list[MemoryItem]:

@@ -2,29 +2,51 @@
 
 They go when the memory is forgotten or erased. The answer stays where it is, so that its
 conversation is as legal as before, with a word in the place of each line that repeats the memory.
-No earlier version of it is kept, or that would hold what an erasure has to remove.
+No earlier version of it is kept, or that would hold what an erasure has to remove. Of other
+messages only what stands behind a fence goes, and what a provider says that our server answered.
 """
 
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from orbiter.memory.agent._updates import pages
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.model.audit import silently
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import copy_item, copy_value
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, is_own_output
+from orbiter.memory.model.fences import DATA, fence_spans
+from orbiter.memory.model.items import (
+    QUOTES,
+    MemoryItem,
+    MemoryMetadata,
+    ToolMemory,
+    is_own_output,
+)
+from orbiter.memory.model.own_output import HOSTED_TEXT, hosted_answers
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 
-__all__ = ["STRUCK", "are_quoted", "owner_of", "strike_quotations", "texts_of"]
+__all__ = [
+    "STRUCK",
+    "Quotes",
+    "are_quoted",
+    "owner_of",
+    "quotes_of",
+    "strike",
+    "strike_fences",
+    "strike_quotations",
+    "strike_values",
+    "texts_of",
+]
 
 STRUCK = "(forgotten)"
 """What stands in the place of a line that repeated a memory."""
 
+_OTHERS = ("system", "human", "ai")
 _FEW = 20
 """Texts that are looked for one by one; for more, all answers are read."""
 _LONG = 600
@@ -69,11 +91,11 @@ async def texts_of(store: Store, items: Sequence[MemoryItem]) -> list[str]:
 async def strike_quotations(
     store: Store, scope: MemoryMetadata | None, texts: Sequence[str], *, forgotten: bool = False
 ) -> list[MemoryItem]:
-    """Take *texts* out of the answers of our tools; return the answers that quoted them.
+    """Take *texts* out of the answers of our tools; return the messages that quoted them.
 
     *scope* says whose answers. With *forgotten*, also out of those that were forgotten.
     """
-    quotes = _quotes(texts)
+    quotes = quotes_of(texts)
     struck: dict[str, MemoryItem] = {}
     async for item in _quoting(store, scope, texts, quotes, forgotten=forgotten):
         struck[item.id] = item
@@ -88,34 +110,54 @@ async def strike_quotations(
 
 async def are_quoted(store: Store, scope: MemoryMetadata | None, texts: Sequence[str]) -> bool:
     """Tell whether an answer of our tools in *scope* quotes one of *texts*."""
-    async for _ in _quoting(store, scope, texts, _quotes(texts), forgotten=True):
+    async for _ in _quoting(store, scope, texts, quotes_of(texts), forgotten=True):
         return True
     return False
 
 
-_Quotes = Callable[[str], bool]
+Quotes = Callable[[str], bool]
+"""Tells whether a text repeats what is looked for."""
 
 
 async def _quoting(
     store: Store,
     scope: MemoryMetadata | None,
     texts: Sequence[str],
-    quotes: _Quotes,
+    quotes: Quotes,
     *,
     forgotten: bool,
 ) -> AsyncIterator[MemoryItem]:
-    for query in _queries(texts):
+    conditions = [Query(query, scope, "tool") for query in _queries(texts)]
+    if conditions:
+        conditions.append(Query(DATA, scope, where={"memory_type": {"$in": list(_OTHERS)}}))
+        conditions.append(Query("", scope, "ai", where={QUOTES: True}))
+    for condition in conditions:
         for gone in (False, True) if forgotten and keeps_versions(store) else (False,):
-            condition = Query(query, scope, "tool")
-            for item in await _answers(store, condition, forgotten=gone):
-                if quotes(item.content) or quotes(_spelled(item)):
+            for item in await _found(store, condition, forgotten=gone):
+                if any(map(quotes, _repeated(item))):
                     yield item
 
 
-async def _answers(store: Store, condition: Query, *, forgotten: bool) -> list[MemoryItem]:
+async def _found(store: Store, condition: Query, *, forgotten: bool) -> list[MemoryItem]:
     with silently():
         found = pages(store, condition, are_removed=False, forgotten=forgotten)
-        return [item async for page in found for item in page if is_own_output(item)]
+        return [item async for page in found for item in page]
+
+
+def _repeated(item: MemoryItem) -> Iterable[str]:
+    """Yield what a message says that our tools said before."""
+    spelled = json.dumps(item.native, ensure_ascii=False) if item.native else ""
+    if _is_answer(item):
+        yield from (item.content, spelled)
+        return
+    for text in (item.content, spelled):
+        yield from (text[start:end] for start, end in fence_spans(text))
+    for part in hosted_answers(item.native):
+        yield json.dumps(part.get(HOSTED_TEXT[part["type"]]), ensure_ascii=False)
+
+
+def _is_answer(item: MemoryItem) -> bool:
+    return isinstance(item, ToolMemory) and is_own_output(item)
 
 
 def _queries(texts: Sequence[str]) -> list[str]:
@@ -129,7 +171,7 @@ def _queries(texts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
-def _quotes(texts: Iterable[str]) -> _Quotes:
+def quotes_of(texts: Iterable[str]) -> Quotes:
     """Return what tells whether a text repeats one of *texts*, however it is escaped.
 
     A word or two stand in much that repeats nothing: they must be all that is said.
@@ -178,34 +220,46 @@ def _said(escape: re.Match[str]) -> str:
     return chr(number) if number <= 0x10FFFF else " "
 
 
-def _spelled(item: MemoryItem) -> str:
-    return json.dumps(item.native, ensure_ascii=False) if item.native else ""
-
-
-def _without(item: MemoryItem, quotes: _Quotes) -> MemoryItem:
-    """Return a copy of an answer in which nothing is repeated that *quotes* finds."""
+def _without(item: MemoryItem, quotes: Quotes) -> MemoryItem:
+    """Return a copy of a message in which nothing is repeated that *quotes* finds."""
     copy = copy_item(item)
+    native = copy_value(item.native)
+    change = partial(strike if _is_answer(item) else strike_fences, quotes)
+    for part in hosted_answers(native):
+        name = HOSTED_TEXT[part["type"]]
+        part[name] = strike_values(part.get(name), partial(strike, quotes))
     copy.__dict__.update(
-        content=_struck(item.content, quotes),
-        native=_struck_values(item.native, quotes),
+        content=change(item.content),
+        native=strike_values(native, change),
         version=item.version + 1,
         updated_at=datetime.now(UTC),
     )
     return copy
 
 
-def _struck(text: str, quotes: _Quotes) -> str:
+def strike_fences(quotes: Quotes, text: str) -> str:
+    """Return *text* with nothing that *quotes* finds behind its fences."""
+    parts, at = [], 0
+    for start, end in fence_spans(text):
+        parts += [text[at:start], strike(quotes, text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def strike(quotes: Quotes, text: str) -> str:
+    """Return *text* with a word in the place of each line that *quotes* finds."""
     if not quotes(text):
         return text
     rest = "\n".join(STRUCK if quotes(line) else line for line in text.split("\n"))
     return STRUCK if quotes(rest) else rest
 
 
-def _struck_values(value: Any, quotes: _Quotes) -> Any:
+def strike_values(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the JSON *value* with *change* applied to every text in it."""
     if isinstance(value, str):
-        return _struck(value, quotes)
+        return change(value)
     if isinstance(value, dict):
-        return {name: _struck_values(each, quotes) for name, each in value.items()}
+        return {name: strike_values(each, change) for name, each in value.items()}
     if isinstance(value, list):
-        return [_struck_values(each, quotes) for each in value]
+        return [strike_values(each, change) for each in value]
     return value

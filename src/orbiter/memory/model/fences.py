@@ -5,6 +5,7 @@ that what a memory said once does not become another memory.
 """
 
 import re
+from collections.abc import Iterator
 
 __all__ = [
     "DATA",
@@ -12,6 +13,7 @@ __all__ = [
     "MARK",
     "MARK_LENGTH",
     "MARK_LETTERS",
+    "fence_spans",
     "has_fence",
     "without_fences",
 ]
@@ -41,18 +43,25 @@ def has_fence(text: str) -> bool:
     return DATA in text and FENCE.search(text) is not None
 
 
-def without_fences(text: str) -> str:
-    """Return *text* without its fences and what they hold; one that is not closed has the rest."""
+def fence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the fences of *text* begin and end; one that is not closed has the rest."""
     if not has_fence(text):
-        return text
-    kept, place = [], 0
+        return
+    end = 0
     for opening in FENCE.finditer(text):
-        if opening.start() < place:  # within the fence before
-            continue
-        kept.append(text[place : opening.start()])
-        place = _end(text, opening)
-    kept.append(text[place:])
-    return "\n".join(part.strip() for part in kept if part.strip())
+        if opening.start() >= end:  # else it is within the fence before
+            end = _end(text, opening)
+            yield opening.start(), end
+
+
+def without_fences(text: str) -> str:
+    """Return *text* without its fences and what they hold."""
+    spans = list(fence_spans(text))
+    if not spans:
+        return text
+    starts, ends = zip(*spans, strict=True)
+    parts = (text[begin:end] for begin, end in zip((0, *ends), (*starts, len(text)), strict=True))
+    return "\n".join(part.strip() for part in parts if part.strip())
 
 
 def _end(text: str, opening: re.Match[str]) -> int:

@@ -27,7 +27,7 @@ from pydantic import (
 from orbiter.memory.errors import ItemTypeError, StatusError
 from orbiter.memory.model.display import html_table, not_a_dict, shortened
 from orbiter.memory.model.fences import has_fence, without_fences
-from orbiter.memory.model.own_output import is_own_tool
+from orbiter.memory.model.own_output import hosted_answers, is_own_tool
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -37,6 +37,7 @@ __all__ = [
     "MAX_JSON",
     "MAX_NATIVE",
     "MAX_SCOPE_ID",
+    "QUOTES",
     "RESERVED",
     "SCRIPTED",
     "SPOKEN",
@@ -69,6 +70,10 @@ DEFAULT_USER = "~default"
 INDEXED_BY = "indexed_by"
 """The key of `metadata.extra` that says by what an item is indexed, if not by its content. `False`
 is by nothing: no index holds it, and no recall returns it. A list of texts is by each of these."""
+
+QUOTES = "quotes_memories"
+"""The key of `extra` that marks a message of the model in which a provider says what our server
+answered it: it is looked through when a memory is forgotten."""
 
 SCRIPTED = "scripted"
 """The key of `extra` that marks an answer which a program made of memories, without a model."""
@@ -397,6 +402,8 @@ def kept_extra(item: MemoryItem) -> dict[str, Any]:
     Other texts may be changed, and then say something; until then `index_texts` finds nothing.
     """
     extra = item.metadata.extra
+    if item.native and isinstance(item, AIMemory) and any(hosted_answers(item.native)):
+        return {**extra, QUOTES: True}
     is_marked = isinstance(item, ToolMemory) and is_own_output(item)
     return {**extra, INDEXED_BY: False} if is_marked else extra
 

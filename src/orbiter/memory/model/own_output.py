@@ -5,8 +5,12 @@ to extraction, or each recall would store copies of what it found, also of what 
 """
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["AGENT_TOOLS", "MCP_TOOLS", "is_own_tool"]
+from orbiter.memory.model.fences import has_fence
+
+__all__ = ["AGENT_TOOLS", "HOSTED_TEXT", "MCP_TOOLS", "hosted_answers", "is_own_tool"]
 
 # The first five are those of `memory_tools`; `memory` is Claude's memory tool over a handle,
 # `load_memory` asks the memory service of the Agent Development Kit, `search_memory` the store of
@@ -48,6 +52,9 @@ MCP_TOOLS = frozenset(
 )
 """Tools of the MCP server whose names are its own, behind whatever prefix a client gives them."""
 
+HOSTED_TEXT = {"mcp_call": "output", "mcp_tool_result": "content"}
+"""The parts of a message in which a provider says what a server answered it, and where in them."""
+
 _SERVED = re.compile(
     # Whatever a server of our name has; `search` and `fetch` of others are not ours.
     rf"(?:.*[^a-z])?(?:orbiter[-_]?memory[^a-z].+|{'|'.join(sorted(MCP_TOOLS))})",
@@ -61,3 +68,30 @@ def is_own_tool(name: str) -> bool:
     A client may put the name of the server before it, as in `mcp__orbiter-memory__memory_search`.
     """
     return name in AGENT_TOOLS or _SERVED.fullmatch(name.casefold()) is not None
+
+
+def hosted_answers(native: object) -> Iterator[dict[str, Any]]:
+    """Yield what our MCP server answered where a provider calls it: a part of the model's message.
+
+    These are `mcp_call` of OpenAI's Responses, and `mcp_tool_result` of Anthropic's Messages.
+    """
+    called: set[str] = set()
+    for part in _objects(native):
+        kind = str(part.get("type"))
+        if kind in ("mcp_call", "mcp_tool_use"):
+            server = part.get("server_label") or part.get("server_name")
+            if is_own_tool(f"{server}__{part.get('name')}"):
+                called.add(str(part.get("id")))
+        id = part.get("id" if kind == "mcp_call" else "tool_use_id")
+        if kind in HOSTED_TEXT and (
+            str(id) in called or has_fence(str(part.get(HOSTED_TEXT[kind])))
+        ):
+            yield part
+
+
+def _objects(value: object) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inside:
+        yield from _objects(each)

@@ -8,7 +8,7 @@ anything there: whoever reads one of these keys ignores another shape.
 from collections.abc import Callable, Mapping
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import INDEXED_BY, SCRIPTED
+from orbiter.memory.model.items import INDEXED_BY, QUOTES, SCRIPTED
 
 __all__ = ["RESERVED_KEYS", "check_shapes", "refuse_reserved"]
 
@@ -35,6 +35,7 @@ RESERVED_KEYS: Mapping[str, Callable[[object], bool]] = {
     INDEXED_BY: lambda value: isinstance(value, bool) or _is_texts(value),
     "langgraph_key": lambda value: isinstance(value, str),
     "langgraph_namespaces": _is_texts,
+    QUOTES: _is_bool,
     SCRIPTED: _is_bool,
 }
 """The keys, each with the test of its shape."""
