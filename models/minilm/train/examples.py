@@ -13,7 +13,7 @@ import numpy as np
 from network import Pieces
 
 REPEATS = {"lme": 4, "beam": 2, "qmsum": 1, "friends": 1, "molweni": 0.7, "pair": 0.25}
-"""How often an epoch has a pair, by its source; a question of a scene it has `--scene` times."""
+"""How often a pair is drawn, beside others, by its source."""
 
 
 class Data:
@@ -54,39 +54,115 @@ def groups_of(scene: dict[str, Any]) -> list[Group]:
     ]
 
 
-Update = tuple[int, int, int, int, int]  # old, new, the speakers of both, whether it replaces
+@dataclass
+class Batch:
+    """Questions beside notes as one table, and pairs of notes of which one may replace the other.
+
+    Texts are numbered within the batch: `texts[i]` is the number of text *i* in the data, and -1
+    stands for none.
+    """
+
+    texts: np.ndarray
+    asked: np.ndarray
+    """The text of each question."""
+    pairs: np.ndarray
+    """Question, note, turn before, speaker, asker."""
+    number: np.ndarray
+    """Which question a pair is of."""
+    grades: np.ndarray
+    updates: np.ndarray
+    """Older note, newer note, speaker of each."""
+    replaces: np.ndarray
 
 
-def updates_of(scene: dict[str, Any], dice: random.Random) -> list[Update]:
-    """Return the labelled pairs of a scene, and as many random ones, which replace nothing."""
-    notes, speakers = scene["notes"], scene["speakers"]
-    labelled = {(a, b): how for a, b, how in scene["updates"]}
-    for _ in range(len(labelled)):
-        a, b = sorted(dice.sample(range(len(notes)), 2))
-        labelled.setdefault((a, b), 0)
-    return [(notes[a], notes[b], speakers[a], speakers[b], y) for (a, b), y in labelled.items()]
+class Batches:
+    """All questions of a few scenes at a time, each beside all notes of its scene.
+
+    A text is encoded once for all the pairs that it stands in: per pair read, this costs an eighth
+    of what questions drawn from everywhere do.
+    """
+
+    def __init__(
+        self, scenes: list[dict[str, Any]], pairs: list[Group], given: argparse.Namespace
+    ) -> None:
+        self.scenes = [[_table(group, group.grades) for group in groups_of(s)] for s in scenes]
+        self.updates = [np.array(_updates_of(s), dtype=np.int64).reshape(-1, 5) for s in scenes]
+        self.notes = [len(s["notes"]) for s in scenes]
+        self.pairs, self.given = pairs, given
+        self.dice = random.Random(given.seed)
+
+    def __len__(self) -> int:
+        return len(self.scenes) // self.given.scenes
+
+    def epoch(self) -> Iterator[Batch]:
+        """Yield every scene once, in random company."""
+        order = self.dice.sample(range(len(self.scenes)), len(self.scenes))
+        often = [REPEATS.get(group.source, 0.25) for group in self.pairs]
+        size, others = self.given.scenes, self.given.pairs
+        for start in range(0, len(order) - size + 1, size):
+            chosen = order[start : start + size]
+            groups = [table for index in chosen for table in self.scenes[index]]
+            drawn = self.dice.choices(self.pairs, often, k=others) if self.pairs else []
+            groups += [_sample(group, self.given.notes, self.dice) for group in drawn]
+            yield self._batch(groups, [self._changes(index) for index in chosen])
+
+    def _changes(self, scene: int) -> np.ndarray:
+        """Return the labelled pairs, and random ones, which replace nothing."""
+        labelled = self.updates[scene]
+        known = {(int(a), int(b)) for a, b in labelled[:, :2]}
+        table = self.scenes[scene][0]
+        rows = [labelled]
+        for _ in range(len(labelled)):
+            a, b = sorted(self.dice.sample(range(self.notes[scene]), 2))
+            if (int(table[a, 1]), int(table[b, 1])) not in known:
+                rows.append(np.array([[table[a, 1], table[b, 1], table[a, 3], table[b, 3], 0]]))
+        return np.concatenate(rows)
+
+    def _batch(self, groups: list[np.ndarray], changes: list[np.ndarray]) -> Batch:
+        number = np.repeat(np.arange(len(groups)), [len(table) for table in groups])
+        whole, changed = np.concatenate(groups), np.concatenate(changes)
+        hides = np.array([self.dice.random() < self.given.hide for _ in groups])[number]
+        named = np.where(hides[:, None], -1, whole[:, 3:5])
+        pairs = np.concatenate([whole[:, :3], named], 1)
+        asked = np.array([table[0, 0] for table in groups])
+        every = np.concatenate([pairs.ravel(), changed[:, :4].ravel()])
+        texts, rows = np.unique(every, return_inverse=True)
+        none = int(texts[0] == -1)
+        rows = rows - none
+        return Batch(
+            texts[none:],
+            np.searchsorted(texts, asked) - none,
+            rows[: pairs.size].reshape(pairs.shape),
+            number,
+            whole[:, 5],
+            rows[pairs.size :].reshape(-1, 4),
+            changed[:, 4],
+        )
 
 
-def sample(group: Group, most: int, dice: random.Random) -> tuple[int, list[int]]:
-    """Return a wording of the question, and the notes to show with it: what matters first."""
+def _table(group: Group, grades: list[int], question: int | None = None) -> np.ndarray:
+    asked = group.questions[0] if question is None else question
+    return np.array(
+        [
+            (asked, text, before, speaker, group.asker, grade)
+            for (text, speaker, before), grade in zip(group.notes, grades, strict=True)
+        ],
+        dtype=np.int64,
+    )
+
+
+def _sample(group: Group, most: int, dice: random.Random) -> np.ndarray:
+    """Return one wording of a question beside one passage that answers and some that do not."""
     matter = [i for i, grade in enumerate(group.grades) if grade]
     rest = [i for i, grade in enumerate(group.grades) if not grade]
-    dice.shuffle(rest)
-    if group.source != "scene":
-        dice.shuffle(matter)
-        matter = matter[:1]
-        rest = rest[: most // 2]
-    return dice.choice(group.questions), (matter + rest)[:most]
+    shown = [dice.choice(matter), *dice.sample(rest, min(len(rest), most))]
+    some = Group(group.questions, [group.notes[i] for i in shown], [])
+    return _table(some, [group.grades[i] for i in shown], dice.choice(group.questions))
 
 
-def epoch(groups: list[Group], scene: float, dice: random.Random) -> list[Group]:
-    """Return the groups in random order, each as often as its source says."""
-    chosen = []
-    for group in groups:
-        often = scene if group.source == "scene" else REPEATS.get(group.source, 0.25)
-        chosen += [group] * (int(often) + (dice.random() < often % 1))
-    dice.shuffle(chosen)
-    return chosen
+def _updates_of(scene: dict[str, Any]) -> list[tuple[int, ...]]:
+    notes, speakers = scene["notes"], scene["speakers"]
+    return [(notes[a], notes[b], speakers[a], speakers[b], y) for a, b, y in scene["updates"]]
 
 
 def split(data: Data, given: argparse.Namespace) -> tuple[list[Any], list[Any]]:

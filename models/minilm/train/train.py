@@ -9,13 +9,13 @@ Needs PyTorch and numpy, and is meant for one GPU.
 """
 
 import argparse
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
-from examples import Data, Group, Update, epoch, groups_of, pair_groups, sample, split, updates_of
+from examples import Batch, Batches, Data, pair_groups, split
 from judge import judge
 from network import (
     ASKER,
@@ -64,32 +64,30 @@ class Trainer:
 
     def __init__(self, data: Data, model: Model, given: argparse.Namespace) -> None:
         self.data, self.model, self.given = data, model, given
-        self.dice = random.Random(given.seed)
         self.reference = Bert().to(DEVICE).eval()
         self.reference.load_state_dict(model.m.state_dict())
         self.mean = {k: v.detach().clone() for k, v in model.named_parameters()}
 
-    def run(self, groups: list[Group], updates: list[Update], say: Callable[[str], None]) -> None:
+    def run(self, batches: Batches, say: Callable[[str], None]) -> None:
         """Train for all epochs; at the end the model has the mean of its last weights."""
         given, model = self.given, self.model
         body = [p for name, p in model.named_parameters() if name.startswith("m.")]
         head = [p for name, p in model.named_parameters() if not name.startswith("m.")]
         rates = [{"params": body, "lr": given.rate}, {"params": head, "lr": given.head_rate}]
         optimizer = torch.optim.AdamW(rates, weight_decay=given.decay)
-        steps = given.epochs * (len(epoch(groups, given.scene, random.Random(1))) // given.batch)
+        steps = given.epochs * len(batches)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
             lambda s: min(1, (s + 1) / (0.05 * steps)) * max(0.02, 1 - s / steps),
         )
+        shares = torch.tensor([0.7, 0.7, 0.2, 1.0, 0.5], device=DEVICE)
         for number in range(given.epochs):
             model.train()
-            chosen = epoch(groups, given.scene, self.dice)
             total, count = torch.zeros(5, device=DEVICE), 0
-            for start in range(0, len(chosen) - given.batch + 1, given.batch):
-                losses = self.losses(chosen[start : start + given.batch], updates)
-                weights = torch.tensor([0.7, 0.7, 0.2, 1.0, 0.5], device=DEVICE)
+            for batch in batches.epoch():
+                losses = self.losses(batch)
                 optimizer.zero_grad(set_to_none=True)
-                (losses * weights).sum().backward()
+                (losses * shares).sum().backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
@@ -107,65 +105,44 @@ class Trainer:
         means, now = list(self.mean.values()), list(self.model.parameters())
         torch._foreach_lerp_(means, [p.detach() for p in now], 1 - self.given.average)
 
-    def losses(self, groups: list[Group], updates: list[Update]) -> Tensor:
+    def losses(self, batch: Batch) -> Tensor:
         """Return the five losses of a batch."""
-        rows: dict[int, int] = {}
-
-        def row(text: int) -> int:
-            return rows.setdefault(text, len(rows)) if text >= 0 else -1
-
-        asked, pairs, grades, number = [], [], [], []
-        for index, group in enumerate(groups):
-            question, shown = sample(group, self.given.notes, self.dice)
-            asked.append(row(question))
-            hides = self.dice.random() < 0.15
-            for i in shown:
-                text, speaker, before = group.notes[i]
-                who = (-1, -1) if hides else (row(speaker), row(group.asker))
-                pairs.append((asked[-1], row(text), row(before), *who))
-                grades.append(group.grades[i])
-                number.append(index)
-        changes = self.dice.sample(updates, min(len(updates), self.given.updates))
-        changed = [(*(row(t) for t in each[:4]), each[4]) for each in changes]
-        table = torch.tensor(pairs)
-        numbers, grade = torch.tensor(number), torch.tensor(grades)
-        targets = torch.full((len(groups), len(rows)), -1)
-        targets[numbers, table[:, 1]] = torch.maximum(targets[numbers, table[:, 1]], grade)
-        notes = torch.unique(table[:, 1])
-        answered = (targets == 2).any(1)
-        texts = torch.tensor(list(rows))
+        texts, asked, pairs = (
+            torch.from_numpy(each) for each in (batch.texts, batch.asked, batch.pairs)
+        )
+        notes = torch.from_numpy(np.unique(batch.pairs[:, 1]))
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
             bank = self.model.encode(self.data.pieces, texts, MOST[NOTE])
-            logits = self.model.read(
-                bank,
-                (table[:, 0], QUESTION),
-                [(table[:, 1], NOTE), (table[:, 2], BEFORE), (table[:, 3], SPEAKER),
-                 (table[:, 4], ASKER)],
-                0,
-            )  # fmt: skip
-            late = late_all(bank, torch.tensor(asked), notes)
+            parts = [
+                (pairs[:, i], kind) for i, kind in enumerate((NOTE, BEFORE, SPEAKER, ASKER), 1)
+            ]
+            logits = self.model.read(bank, (pairs[:, 0], QUESTION), parts, 0)
+            late = late_all(bank, asked, notes)
             anchor = self.anchor(bank[0], texts)
-        numbers, grade, targets = (x.to(DEVICE) for x in (numbers, grade, targets))
-        answered, notes = answered.to(DEVICE), notes.to(DEVICE)
-        wanted = targets[:, notes][answered]
-        near = bank[0][torch.tensor(asked, device=DEVICE)].float() @ bank[0][notes].float().T
+        number, grade = (torch.from_numpy(x).to(DEVICE) for x in (batch.number, batch.grades))
+        notes, row = notes.to(DEVICE), pairs[:, 1].to(DEVICE)
+        wanted = torch.full((len(asked), len(texts)), -1, device=DEVICE)
+        wanted[number, row] = grade
+        wanted = wanted[:, notes]
+        answered = (wanted == 2).any(1)
+        near = bank[0][asked.to(DEVICE)].float() @ bank[0][notes].float().T
         binary = functional.binary_cross_entropy_with_logits
         reader = (
             2 * binary(logits[:, 0], (grade == 2).float())
             + 0.7 * binary(logits[:, 1], (grade >= 1).float())
-            + 0.5 * listwise(logits[:, 0], numbers, grade)
+            + 0.5 * listwise(logits[:, 0], number, grade)
         )
-        update = self.update(bank, changed) if changed else logits.sum() * 0
-        close = contrast(near[answered], wanted)
-        closer = contrast(late[answered], wanted)
+        update = self.update(bank, batch) if len(batch.updates) else logits.sum() * 0
+        close = contrast(near[answered], wanted[answered])
+        closer = contrast(late[answered], wanted[answered])
         return torch.stack([close, closer, anchor, reader, update])
 
-    def update(self, bank: tuple[Tensor, Tensor, Tensor], changed: list[tuple[int, ...]]) -> Tensor:
+    def update(self, bank: tuple[Tensor, Tensor, Tensor], batch: Batch) -> Tensor:
         """Return the loss of telling which note replaces which."""
-        table = torch.tensor(changed)
+        table = torch.from_numpy(batch.updates)
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
             logits = self.model.read(bank, (table[:, 0], OLD), update_parts(table), 1)
-        wanted = table[:, 4].float().to(DEVICE)
+        wanted = torch.from_numpy(batch.replaces).float().to(DEVICE)
         return functional.binary_cross_entropy_with_logits(logits[:, 2], wanted)
 
     def anchor(self, vectors: Tensor, texts: Tensor) -> Tensor:
@@ -197,10 +174,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--wide", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=7)
-    parser.add_argument("--batch", type=int, default=36, help="questions in a batch")
-    parser.add_argument("--notes", type=int, default=18, help="notes shown with a question")
-    parser.add_argument("--updates", type=int, default=48, help="pairs of notes in a batch")
-    parser.add_argument("--scene", type=float, default=3.0, help="how often an epoch asks a scene")
+    parser.add_argument("--scenes", type=int, default=6, help="scenes in a batch")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of other sources in a batch")
+    parser.add_argument("--notes", type=int, default=9, help="passages shown that do not answer")
+    parser.add_argument("--hide", type=float, default=0.15, help="questions without any speaker")
     parser.add_argument("--rate", type=float, default=3e-5)
     parser.add_argument("--head-rate", type=float, default=6e-4)
     parser.add_argument("--decay", type=float, default=0.02)
@@ -222,14 +199,15 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = True
     data = Data(given.data)
     kept, held = split(data, given)
-    groups = [group for scene in kept for group in groups_of(scene)]
-    dice = random.Random(given.seed)
-    updates = [each for scene in kept for each in updates_of(scene, dice)]
-    say(f"{len(kept)} scenes, {len(groups):,} questions, {len(updates):,} updates; {vars(given)}")
+    batches = Batches(kept, list(pair_groups(data)), given)
+    questions = sum(len(scene["questions"]) for scene in kept)
+    say(
+        f"{len(kept)} scenes, {questions:,} questions, {len(batches)} steps an epoch; {vars(given)}"
+    )
     reader = Reader(given.size, given.layers, given.heads, given.wide, given.dropout)
     model = Model(read_weights(given.weights), reader, given.dropout).to(DEVICE)
     trainer = Trainer(data, model, given)
-    trainer.run(groups + list(pair_groups(data)), updates, say)
+    trainer.run(batches, say)
     if given.save:
         given.save.mkdir(parents=True, exist_ok=True)
         save_weights(model.state_dict(), [given.save / f"weights_{i}.npz" for i in (0, 1)])
