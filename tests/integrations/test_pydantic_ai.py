@@ -424,6 +424,26 @@ async def test_instructions_do_not_repeat_the_conversation(alice: ScopedMemory) 
     assert not any("at home" in text or "Where is" in text for text in instructions)
 
 
+async def test_instructions_do_not_repeat_what_a_tool_has_just_answered(
+    alice: ScopedMemory,
+) -> None:
+    instructions: list[str | None] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        instructions.append(info.instructions)
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart("Luna.")])
+        return ModelResponse(parts=[ToolCallPart("recall", {"query": "Where is my cat?"})])
+
+    recalls = recall_instructions(alice)
+    agent = Agent(FunctionModel(answer), instructions=recalls, toolsets=[memory_toolset(alice)])
+    await alice.remember("My cat is called Luna (see [1])")
+
+    await agent.run("What is my cat called?")
+
+    assert ["Luna" in (text or "") for text in instructions] == [True, False]
+
+
 async def test_what_its_tools_answer_is_no_memory() -> None:
     def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):

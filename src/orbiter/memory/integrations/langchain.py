@@ -40,6 +40,7 @@ from orbiter.memory.context.prompt_fence import new_mark, render
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import MessageError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
+from orbiter.memory.integrations.tools import is_seen, with_shown
 from orbiter.memory.recall import Hit, RecallMode
 from orbiter.memory.text.ranking import for_prompt
 
@@ -105,13 +106,13 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
         questions = [message.text for message in messages if isinstance(message, HumanMessage)]
         system = request.system_message
         if self._k and questions and questions[-1].strip():
-            known = {message.text for message in messages}
+            seen = with_shown(message.text for message in messages)
             # More than wanted, as some may be what the model sees anyway.
             hits = await self._calls.handle.recall(
                 questions[-1], k=self._k + len(messages), mode=self._mode
             )
             answers = for_prompt(hits, self._min_relevance)
-            if new := [hit for hit in answers if hit.item.content not in known][: self._k]:
+            if new := [hit for hit in answers if not is_seen(hit, seen)][: self._k]:
                 system = _with_memories(system, new)
         if self._max_tokens is not None:
             messages = _newest_rounds(messages, self._max_tokens)

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
@@ -18,9 +19,10 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.facts import end_newest
 from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.context.entries import default_trust, memory_entry, with_id
-from orbiter.memory.context.prompt_fence import new_mark, render
-from orbiter.memory.errors import ItemNotFoundError, MemoryError
+from orbiter.memory.context.prompt_fence import new_mark, parse, render
+from orbiter.memory.errors import FenceError, ItemNotFoundError, MemoryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
+from orbiter.memory.model.fences import MARK, fence_spans
 from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
@@ -30,7 +32,14 @@ if TYPE_CHECKING:
 
     from orbiter.memory.recall import Hit
 
-__all__ = ["MemoryTools", "fenced_hits", "memory_tools", "recalled_text"]
+__all__ = [
+    "MemoryTools",
+    "fenced_hits",
+    "is_seen",
+    "memory_tools",
+    "recalled_text",
+    "with_shown",
+]
 
 _Method = Callable[..., Coroutine[Any, Any, str]]
 
@@ -258,12 +267,31 @@ async def recalled_text(
     """
     if not k or not question.strip():
         return ""
+    seen = with_shown(known)
     # More than wanted, as some may be known.
-    hits = await handle.recall(question, k=k + len(known))
-    answers = [hit for hit in for_prompt(hits, min_relevance) if hit.item.content not in known]
+    hits = await handle.recall(question, k=k + len(seen))
+    answers = [hit for hit in for_prompt(hits, min_relevance) if not is_seen(hit, seen)]
     if not answers:
         return ""
     return fenced_hits(answers[:k])
+
+
+def with_shown(texts: Iterable[str]) -> set[str]:
+    """Return *texts*, and the memories that they show behind fences, as tools of ours answer."""
+    seen = set(texts)
+    for text in tuple(seen):
+        for start, end in fence_spans(text):
+            mark = MARK.search(text, start)
+            with suppress(FenceError):  # somebody has changed it
+                seen.update(
+                    each.content for each in parse(text[start:end], mark=mark[0] if mark else "")
+                )
+    return seen
+
+
+def is_seen(hit: "Hit", seen: Collection[str]) -> bool:
+    """Tell whether what a hit says is among the texts that a model has *seen*."""
+    return hit.item.content in seen or memory_entry(hit.shown, default_trust).content in seen
 
 
 def _check_arguments(function: Callable[..., Any], values: object) -> None:
