@@ -424,9 +424,7 @@ async def test_instructions_do_not_repeat_the_conversation(alice: ScopedMemory) 
     assert not any("at home" in text or "Where is" in text for text in instructions)
 
 
-async def test_instructions_do_not_repeat_what_a_tool_has_just_answered(
-    alice: ScopedMemory,
-) -> None:
+async def test_instructions_do_not_repeat_what_a_tool_has_answered(alice: ScopedMemory) -> None:
     instructions: list[str | None] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -439,9 +437,11 @@ async def test_instructions_do_not_repeat_what_a_tool_has_just_answered(
     agent = Agent(FunctionModel(answer), instructions=recalls, toolsets=[memory_toolset(alice)])
     await alice.remember("My cat is called Luna (see [1])")
 
-    await agent.run("What is my cat called?")
+    told = await agent.run("What is my cat called?")
+    await agent.run("Is my cat called Luna?", message_history=told.all_messages())
 
-    assert ["Luna" in (text or "") for text in instructions] == [True, False]
+    assert "Luna" in (instructions[0] or "")
+    assert instructions[-1] is None
 
 
 async def test_what_its_tools_answer_is_no_memory() -> None:
