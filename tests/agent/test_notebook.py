@@ -206,7 +206,7 @@ async def test_messages_of_every_format_are_shown(memory: AgentMemory) -> None:
 async def test_a_slice_is_shown_like_the_whole(memory: AgentMemory) -> None:
     item = await memory.remember_many(["green tea", "black tea with milk", "white tea and cake"])
     await memory.update(item[0], "green tea, please")
-    await memory.chat("one").add(["hi", "ho"])
+    await memory.chat("one").add(["hi", {"role": "assistant", "content": "ho"}])
     owner = memory.default_user
     await owner.facts.put("city", "Oslo")
     whole: tuple[Any, ...] = (
@@ -232,7 +232,7 @@ async def test_a_slice_is_shown_like_the_whole(memory: AgentMemory) -> None:
         assert copy(each) == each
         assert pickle.loads(pickle.dumps(each)) == each
     assert [each["content"] for each in whole[-1][1:]] == ["ho"]
-    assert whole[-1][1:].as_kwargs() == {"messages": [{"role": "user", "content": "ho"}]}
+    assert whole[-1][1:].as_kwargs() == {"messages": [{"role": "assistant", "content": "ho"}]}
 
 
 async def test_a_table_of_everyones_memories_says_whose_each_row_is(memory: AgentMemory) -> None:

@@ -510,7 +510,7 @@ async def test_beside_a_summary_an_answer_keeps_its_question(
     assert await chat.summary() is not None
 
     counts = []
-    for budget in range(250, 901, 50):
+    for budget in range(150, 901, 50):
         context = await chat.context("go on", budget=budget, memory_limit=0)
         questions, answers = [
             [number for number in range(12) if f"{word} {number}, " in context.text]

@@ -100,7 +100,8 @@ async def test_the_bar_of_another_key_is_not_shown(
     await memory.scope(user_id="ann").remember("I like tea")
     gate = Gate(monkeypatch, "erase")
     url = await served(keys=keys)
-    mine, other = (Visitor(client(url, new_key(keys, "admin"))) for _ in range(2))
+    mine = Visitor(client(url, new_key(keys, "admin")))
+    other = Visitor(client(url, new_key(keys, "admin", user="bob")))
     bar = await mine.send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
 
     seen = await other.http.get(next_of(bar.text))

@@ -81,7 +81,7 @@ async def test_recall_is_a_question_with_what_is_known(
     mark = text.rpartition("\n")[2]
     [entry] = parse(text, mark=mark)
     assert entry.content == "tea is in the left drawer"
-    assert item.id in entry.source
+    assert entry.source == f"id {item.id[-8:]}"
     assert nothing.startswith("There are no memories")
 
 

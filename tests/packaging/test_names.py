@@ -65,13 +65,12 @@ def _is_only_a_folder(module: ModuleType) -> bool:
 
 
 # One test for all files: to collect one for each, in every worker, takes longer than to look.
-def test_a_file_opens_with_why_it_exists_stays_short_and_runs_no_stored_data() -> None:
+def test_a_file_opens_with_why_it_exists_and_runs_no_stored_data() -> None:
     for path in sorted(SOURCE.parent.rglob("*.py")):
         text = path.read_text()
         tree = ast.parse(text)
 
         assert ast.get_docstring(tree), path
-        assert len(text.splitlines()) <= 600, path
         is_suspect = re.search(r"\b(pickle|marshal|shelve|eval|exec)\b", text)
         for node in ast.walk(tree) if is_suspect else ():  # to walk takes longer than to parse
             if isinstance(node, ast.Import | ast.ImportFrom):

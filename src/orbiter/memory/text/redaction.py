@@ -273,22 +273,22 @@ def _filtered_class(kind: type) -> type:
         "insert": _clean_items,
         "put_records": _clean_records,
     }
-    methods = {name: _filtered(getattr(kind, name), clean) for name, clean in writers.items()}
+    methods = {name: _filtered(kind, name, clean) for name, clean in writers.items()}
     own = {"_filters_writes": True, "__doc__": kind.__doc__, "__module__": kind.__module__}
     return type(kind.__name__, (kind,), {**methods, **own})
 
 
-def _filtered(
-    write: Callable[..., Any], clean: Callable[[Any, PIIHook], Any]
-) -> Callable[..., Any]:
-    @wraps(write)
+def _filtered(kind: type, name: str, clean: Callable[[Any, PIIHook], Any]) -> Callable[..., Any]:
     async def filtered(store: Any, what: Any, *args: Any, **kwargs: Any) -> Any:
         redaction = store.__dict__["_redaction"]
         is_long = has_many_values([what])
         cleaned = await apart(is_long, clean, what, redaction)
-        return await write(store, cleaned, *args, **kwargs)
+        if hasattr(kind, name):
+            return await getattr(kind, name)(store, cleaned, *args, **kwargs)
+        # A store that hands on to another has its methods by `__getattr__`.
+        return await store.__getattr__(name)(cleaned, *args, **kwargs)
 
-    return filtered
+    return wraps(getattr(kind, name, filtered))(filtered)
 
 
 def clean_item(item: MemoryItem, hook: Callable[[str], str]) -> MemoryItem:
