@@ -69,7 +69,12 @@ TOKENS = {
     "azure key": [f"DefaultEndpointsProtocol=https;AccountKey={made(86)}=="],
     "orbiter-memory key": [f"om_{hexed(8)}_{made(43)}"],
     "authorization header": [f"Authorization: Basic {made(24)}=", f"Bearer {made(40)}"],
-    "password": ["postgresql://ann:s3cr%40t@db/x", "redis://:hunter2@h:6379/0"],
+    "password": [
+        "postgresql://ann:s3cr%40t@db/x",
+        "redis://:hunter2@h:6379/0",
+        "curl https://h.test/x -u ann:hunter2",
+        "machine h.test login ann password hunter2",
+    ],
 }
 ASSIGNED = [
     "password=hunter2", "Password: hunter2", 'password = "hunter2"', "DB_PASSWORD=letmein",
@@ -79,7 +84,7 @@ ASSIGNED = [
     f'"secretAccessKey": "{made(40)}"', "SECRET_KEY=django-insecure-8x", f"token: {made(24)}",
     f'api_key="{made(16)}"', f"x-api-key: {made(32)}", f"OPENAI_API_KEY={made(20)}",
     f"https://h/x?token={made(12)}&user=bob", f"client_secret: {made(30)}",
-    "export API_TOKEN=abc123",
+    "export API_TOKEN=abc123", "PGPASSWORD=hunter2 psql -h db", "Passwort: hunter2",
 ]  # fmt: skip
 ORDINARY = """
 My password is somewhere in the drawer|Password: required|The secret: be kind|token_count: 4096
@@ -89,6 +94,7 @@ Authorization: Bearer <token>|Bearer tokens are sent in a header|https://h.test/
 postgresql://ann:${PASSWORD}@db/x|sk-learn and scikit-learn|the key: practice every day|key: value
 public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5|password_file=/run/secrets/db|{"password": "****"}
 SHA d41d8cd98f00b204e9800998ecf8427e|0192f0c1-2b3a-7c4d-8e5f-60718293a4b5|primary_key=user_id_2024
+curl -u for a user, as in the manual: -u name|the machine is slow, login and password below
 How do I reset my password: step 1, open the menu|const token = await getToken()|re_read_the_text
 """.strip().replace("\n", "|").split("|")  # fmt: skip
 
@@ -152,7 +158,8 @@ def test_a_second_pass_changes_nothing(text: str) -> None:
 
 HOSTILE = ["-eyJ", "eyJa.", "sk-", "ghp_a", "-----BEGIN PRIVATE KEY-----", "password=", "a:",
            "key: a ", "token:'", "https://a:", "://", "Bearer a", "password-", "%40pass=", "MTa.",
-           "A" * 40 + " key=", "xoxb-1-", "-----BEGIN PRIVATE KEY-----\n" + "a" * 64]  # fmt: skip
+           "A" * 40 + " key=", "curl -u ", "machine a login ", "xoxb-1-",
+           "-----BEGIN PRIVATE KEY-----\n" + "a" * 64]  # fmt: skip
 
 
 # It takes seconds at most. Were the time to grow with the square, it would take hours.

@@ -437,6 +437,24 @@ FORMATS: tuple[SecretFormat, ...] = (
         ),
         "datatracker.ietf.org/doc/html/rfc3986#section-3.2.1",
     ),
+    SecretFormat(
+        "password",
+        ("curl ",),
+        re.compile(
+            r"\bcurl\s[^\n]{0,200}?(?<!\S)(?:-u|--user)[ =]?[\"']?[^\s:\"'\\]{1,100}:"
+            r"([^\s\"'\\,;]{3,200})"
+        ),
+        "curl.se/docs/manpage.html#-u",
+    ),
+    SecretFormat(
+        "password",
+        ("machine ",),
+        re.compile(
+            r"\bmachine\s{1,9}\S{1,200}\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9}"
+            r"([^\s\"'\\,;]{3,200})"
+        ),
+        "gnu.org/software/inetutils/manual/html_node/The-_002enetrc-file.html",
+    ),
 )
 """Published formats, the more specific before the more general."""
 
@@ -448,10 +466,11 @@ _ASSIGNED = re.compile(
     r"(?:(?P<open>\\?[\"'`])(?P<quoted>[^\"'`\\\n]{1,300}+)|(?P<bare>[^\s\"'`,;&<>(){}\[\]\\]{1,300}+))"
 )
 """A name, and the value that it is given or is the option of a command for."""
-_HINTS = ("pass", "pwd", "secret", "key", "token", "credential")
+_HINTS = ("pass", "pwd", "secret", "key", "token", "credential", "kennwort", "contrase", "senha")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KINDS = {
     **dict.fromkeys(("password", "passwd", "passphrase", "passcode", "pwd", "pass"), "password"),
+    **dict.fromkeys(("pgpassword", "passwort", "kennwort", "contrasena", "senha"), "password"),
     **dict.fromkeys(("secret", "clientsecret", "credential", "credentials"), "secret"),
     **dict.fromkeys(("token", "authtoken", "accesstoken"), "token"),
     **dict.fromkeys(("apikey", "secretkey", "accesskey", "privatekey"), "key"),
