@@ -255,18 +255,36 @@ class Model(nn.Module):
         parts: Sequence[tuple[Tensor, int]],
         task: int,
     ) -> Tensor:
-        """Return the logits of pairs; each part is rows of the *bank*, -1 for none, and a kind."""
+        """Return the logits of pairs; each part is rows of the *bank*, -1 for none, and a kind.
+
+        Short notes are read beside short ones, so that little is read that is not there.
+        """
+        asked = (asked[0].to(bank[1].device), asked[1])
+        parts = [(rows.to(bank[1].device), kind) for rows, kind in parts]
+        order = torch.argsort(bank[2].sum(1)[parts[0][0]])
+        found = [
+            self._read(bank, (asked[0][rows], asked[1]), [(p[rows], k) for p, k in parts], task)
+            for rows in order.chunk(max(1, len(order) // 500))
+        ]
+        return torch.cat(found)[torch.argsort(order)]
+
+    def _read(
+        self,
+        bank: tuple[Tensor, Tensor, Tensor],
+        asked: tuple[Tensor, int],
+        parts: Sequence[tuple[Tensor, int]],
+        task: int,
+    ) -> Tensor:
         vectors, words, masks = bank
 
         def part(rows: Tensor, kind: int) -> tuple[Tensor, Tensor, int]:
-            rows = rows.to(words.device)
             mask = masks[rows.clamp(min=0), : MOST[kind]] & (rows >= 0)[:, None]
-            length = max(1, int(mask.sum(1).max()))
+            length = -(-max(1, int(mask.sum(1).max())) // 8) * 8
             return words[rows.clamp(min=0), :length], mask[:, :length], kind
 
         first, second = part(*asked), [part(*each) for each in parts if bool((each[0] >= 0).any())]
-        note = parts[0][0].to(words.device)
-        cosine = (vectors[asked[0].to(words.device)].float() * vectors[note].float()).sum(-1)
+        note = parts[0][0]
+        cosine = (vectors[asked[0]].float() * vectors[note].float()).sum(-1)
         late = _late_pairs(first, second[0])
         return self.reader(first, second, torch.stack([cosine, late], 1), task)
 

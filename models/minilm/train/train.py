@@ -9,9 +9,14 @@ Needs PyTorch and numpy, and is meant for one GPU.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+
+# Batches differ in their sizes; without this, memory is asked for again and again.
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np
 import torch
@@ -158,6 +163,25 @@ class Trainer:
         return 4 * (1 - (vectors[some.to(DEVICE)].float() * before).sum(-1)).mean()
 
 
+def profile(trainer: Trainer, batches: Batches, say: Callable[[str], None]) -> None:
+    """Say what ten steps cost: making batches, and what PyTorch did."""
+    begun = time.monotonic()
+    made = list(islice(batches.epoch(), 30))
+    say(f"a batch is made in {1000 * (time.monotonic() - begun) / len(made):.0f} ms")
+    trainer.model.train()
+    for batch in made[:20]:
+        trainer.losses(batch).sum().backward()
+    with torch.profiler.profile() as profiler:
+        begun = time.monotonic()
+        for batch in made[20:]:
+            trainer.losses(batch).sum().backward()
+            trainer.model.zero_grad()
+        torch.cuda.synchronize() if DEVICE == "cuda" else None
+        say(f"a step takes {1000 * (time.monotonic() - begun) / len(made[20:]):.0f} ms")
+    for order in ("self_cuda_time_total", "self_cpu_time_total"):
+        print(profiler.key_averages().table(order, row_limit=12, max_name_column_width=50))
+
+
 def arguments() -> argparse.Namespace:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(
@@ -184,6 +208,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--average", type=float, default=0.998, help="decay of the mean of weights")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--profile", action="store_true", help="only say what a step costs")
     parser.add_argument("--save", type=Path, help="folder for the weights")
     return parser.parse_args()
 
@@ -207,6 +232,9 @@ def main() -> None:
     reader = Reader(given.size, given.layers, given.heads, given.wide, given.dropout)
     model = Model(read_weights(given.weights), reader, given.dropout).to(DEVICE)
     trainer = Trainer(data, model, given)
+    if given.profile:
+        profile(trainer, batches, say)
+        return
     trainer.run(batches, say)
     if given.save:
         given.save.mkdir(parents=True, exist_ok=True)
