@@ -163,6 +163,7 @@ async def test_an_answer_that_is_cut_off_is_taken_as_far_as_it_goes(
         ({"op": "add", "value": "tennis"}, "add", "tennis"),
         ({"op": "remove", "value": "tennis"}, "remove", "tennis"),
         ({"op": None, "value": "tennis"}, "set", "tennis"),
+        ({"op": " ADD", "value": "tennis"}, "add", "tennis"),
         ({"op": "end"}, "end", None),
         ({"end": True}, "end", None),
         ({"end": True, "value": "tennis"}, "end", None),

@@ -20,7 +20,7 @@ from pydantic_ai import messages as pydantic_ai
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._strategies import damaged_conversations, histories, with_natives
 
-from orbiter.memory import AgentMemory, HumanMemory, MemoryItem
+from orbiter.memory import AgentMemory, AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.messages import (
     FORMATS,
     as_plain,
@@ -440,3 +440,20 @@ def test_calls_and_results_among_what_a_message_kept_are_not_written(format: str
 
         assert _illegal(items) == []
         assert "rain" not in str(to_langchain(items))
+
+
+def test_a_call_whose_id_is_no_text_is_left_out_of_what_is_written() -> None:
+    use = {"type": "tool_use", "id": ["x"], "name": "look", "input": {}}
+    item = AIMemory(content="I look.", native={"anthropic": [use]})
+
+    said = to_langchain([HumanMemory(content="Hi"), item])
+
+    assert [each.content for each in said] == ["Hi", "I look."]
+
+
+def test_of_a_model_that_says_nothing_the_turn_stays() -> None:
+    native = {"openai": [{"type": [7]}], "anthropic": [{"type": "reasoning", "id": "r"}]}
+    nothing = AIMemory(content="\n", native=native)
+    items = [HumanMemory(content="Hi"), nothing, HumanMemory(content="Well?")]
+
+    assert [each.kind for each in to_pydantic_ai(items)] == ["request", "response", "request"]

@@ -204,6 +204,7 @@ def _fact(each: object, messages: Mapping[str, str]) -> ProposedFact:
     if not isinstance(each, dict):
         raise _UnreadableError("no object")
     op: Any = "end" if each.get("end") is True else each.get("op") or "set"
+    op = op.strip().lower() if isinstance(op, str) else op
     for name in ("key",) if op == "end" else ("key", "value"):
         if name not in each:
             raise _UnreadableError(f"no `{name}`")

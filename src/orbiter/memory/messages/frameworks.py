@@ -111,7 +111,7 @@ def _speech(unit: Unit, ids: WireIds) -> Speech | None:
     called = [call for head in heads for call in calls_of(head)]
     wire = ids.name_calls(called)
     uses = [use for head in heads for use in objects_in(kept(head, "anthropic", list))]
-    came = {use.get("id"): objects_in(use.get(BEDROCK)) for use in uses}
+    came = {str(use.get("id")): objects_in(use.get(BEDROCK)) for use in uses}
     calls = {
         id: Call(wire[id], legal_name(call_name(each)), call_input(each), came.get(id, []))
         for each in called
@@ -382,8 +382,9 @@ def to_pydantic_ai(items: Sequence[MemoryItem]) -> "list[ModelMessage]":
                 kinds.ToolCallPart(tool_name=each.name, args=each.input, tool_call_id=each.id)
                 for each in speech.calls
             ]
-            if parts:
-                messages.append(kinds.ModelResponse(parts=parts))
+            # As above; without it, what the user says before and after would meet.
+            said_nothing = kinds.TextPart(content=OPENING)
+            messages.append(kinds.ModelResponse(parts=parts or [said_nothing]))
         if speech.results:
             returned = [
                 kinds.ToolReturnPart(
