@@ -12,8 +12,8 @@ from orbiter.memory import AgentMemory, sync
 from orbiter.memory.agent import AuditLog, Chat, Facts, PastMemory, ScopedMemory, keywords
 from orbiter.memory.agent._kv import KeyValue
 
-OWN_NAMES = ("add", "evaluate", "get_all")
-"""Calls that take no other names of their keywords, and say what is meant."""
+OWN_NAMES = ("add", "evaluate", "get_all", "search")
+"""Calls that take no other names of their keywords, or hand them on, and say what is meant."""
 
 HANDLES = (AgentMemory, ScopedMemory, Chat, Facts, PastMemory, AuditLog, KeyValue)
 

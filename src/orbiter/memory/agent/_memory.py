@@ -198,7 +198,6 @@ class AgentMemory(Handle):
 
     # Handles
 
-    @checked_keywords("scope")
     def scope(
         self,
         user_id: ScopeId | None = None,
@@ -264,7 +263,6 @@ class AgentMemory(Handle):
 
     # mem0's names
 
-    @checked_keywords("add")
     async def add(
         self,
         messages: Given | Sequence[Given],
@@ -278,6 +276,7 @@ class AgentMemory(Handle):
         handle = self.scope(user_id, agent_id=agent_id, session_id=run_id)
         return await handle.add(messages, metadata=metadata)
 
+    @checked_keywords("search", hands_on=ScopedMemory.recall)
     async def search(
         self,
         query: str,
@@ -293,7 +292,6 @@ class AgentMemory(Handle):
         handle, where = self._filtered(ids, filters)
         return await handle.recall(query, where=where, **names)
 
-    @checked_keywords("get_all")
     async def get_all(
         self,
         *,
@@ -474,7 +472,7 @@ class AgentMemory(Handle):
 
     async def settle(self, *, progress: Progress | None = None) -> None:
         """Do as `flush`, by its old name."""
-        warn("settle", "flush", stacklevel=2)
+        warn("settle", "flush", stacklevel=3)  # above what checks the keywords
         await self.flush(progress=progress)
 
     def _file_store(self, ways: str) -> BackupStore:

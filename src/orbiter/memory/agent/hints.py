@@ -53,6 +53,7 @@ _MEANINGS = {
     "rounds": "count k last n turns",
     "memory_limit": "k memories n_results top_k",
     "format": "provider",
+    "chat": "chat_id conversation conversation_id session session_id thread thread_id",
 }
 """What else people call a keyword; a call that has it answers with its name."""
 

@@ -25,9 +25,11 @@ from typing import (
 from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.keywords import (
     ArgumentReader,
+    Keywords,
     OwnerNames,
     ScopeId,
     as_name,
+    check_keywords_of,
 )
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
@@ -159,6 +161,10 @@ class Handle(ABC):
 
     _engine: MemoryEngine
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check_keywords_of(cls)
+
     @abstractmethod
     def _address(self) -> tuple[str, dict[str, object]]:
         """Return the kind of object this is on the wire, and what names it beside its scope."""
@@ -264,9 +270,13 @@ def for_user(
     method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
 ) -> _UserMethod[_P, _T]:
     """Return a call of a handle as one of `AgentMemory`: `handle_for` says whose it is."""
+    keywords: list[Keywords] = []  # as of an operation
 
     @wraps(method)
     async def call(memory: Any, /, *args: Any, **kwargs: Any) -> _T:
+        if not keywords:
+            keywords.append(Keywords(method.__name__, call))
+        keywords[0].check(kwargs)
         return await method(handle_for(memory, kwargs), *args, **kwargs)
 
     call.__signature__ = _with_owner(method)  # type: ignore[attr-defined]  # as `inspect` reads it

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, get_args, overload
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ __all__ = [
     "ArgumentReader",
     "ExtraNames",
     "ItemRef",
+    "Keywords",
     "LimitNames",
     "OwnerNames",
     "ScopeId",
@@ -31,6 +32,7 @@ __all__ = [
     "as_bound",
     "as_id",
     "as_name",
+    "check_keywords_of",
     "checked_keywords",
     "question_pairs",
     "read_time",
@@ -102,6 +104,7 @@ _SYNONYMS = (("k", *SizeNames.__annotations__), ("extra", *ExtraNames.__annotati
 _DATETIME = lazy_pattern(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
 
+_REST = inspect.Parameter.VAR_KEYWORD
 _ITEMS = frozenset(("fact_id", "item", "item_id"))
 _ROWS = "things"
 _LABELS = "extra"
@@ -284,16 +287,42 @@ def _moment_of(place: str, value: Any) -> datetime:
         raise QueryError(f"{place}: {exc}") from None
 
 
+class Keywords:
+    """What a call takes by name; anything else is refused, with the nearest of these."""
+
+    def __init__(
+        self,
+        call: str,
+        method: Callable[..., object],
+        hands_on: Callable[..., object] | None = None,
+    ) -> None:
+        parameters = inspect.signature(method).parameters.values()
+        self.own = [each for each in parameters if each.name != "self"]
+        rest = self.own.pop() if self.own and self.own[-1].kind is _REST else None
+        typed = get_args(rest.annotation) if rest else ()  # `Unpack` of a `TypedDict`
+        others = typed[0].__annotations__ if typed else ()
+        self._takes_any = rest is not None and not typed  # as a subclass of a program may
+        more = () if hands_on is None else Keywords(call, hands_on)._names  # noqa: SLF001 - its own
+        self._call = call
+        self._names: list[str] = list(
+            dict.fromkeys([*(each.name for each in self.own), *others, *more])
+        )
+        self._known = frozenset(self._names)
+
+    def check(self, kwargs: Mapping[str, object]) -> None:
+        """Raise `TypeError` if one of *kwargs* is not taken."""
+        if not self._takes_any and not kwargs.keys() <= self._known:
+            wrong = next(name for name in kwargs if name not in self._known)
+            raise unknown_keyword(self._call, wrong, self._names)
+
+
 class ArgumentReader:
     """Turns the arguments of one method into those that it takes."""
 
     def __init__(self, method: Callable[..., object], name: str) -> None:
         self._name = name
-        parameters = [
-            each
-            for each in list(inspect.signature(method).parameters.values())[1:]
-            if each.kind is not inspect.Parameter.VAR_KEYWORD  # other names, for type checkers
-        ]
+        self._keywords = Keywords(name, method)
+        parameters = self._keywords.own
         self._order = [each.name for each in parameters]
         self._names = frozenset(self._order)
         self._unnamed = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters)
@@ -361,6 +390,7 @@ class ArgumentReader:
         return [first, *(each.id for each in said_again(item, repeats))]
 
     def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        self._keywords.check(kwargs)
         renamed: dict[str, Any] = {}
         for name, value in kwargs.items():
             own = name if name in self._names else self._synonym(name)
@@ -370,47 +400,52 @@ class ArgumentReader:
         return renamed
 
     def _synonym(self, name: str) -> str:
-        for row in _SYNONYMS:
-            own = next((each for each in row if each in self._names), None)
-            if own is not None and name in row:
-                return own
-        raise unknown_keyword(self._name, name, self._order)
+        """Return what another name of a keyword means here."""
+        row = next(row for row in _SYNONYMS if name in row)
+        return next(each for each in row if each in self._names)
 
 
 def checked_keywords(
-    call: str, *, needs: str = ""
+    call: str, *, needs: str = "", hands_on: Callable[..., object] | None = None
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Have unknown keywords of the decorated method refused, as those of *call*.
+    """Have unknown keywords of the decorated function refused, as those of *call*.
 
-    *needs* says what is missing where its first argument is.
+    Handles have that done by their class, and operations do it themselves. *needs* says what is
+    missing where the first argument of a method is. *hands_on* takes what the function itself
+    does not.
     """
 
-    def decorate(method: Callable[_P, _T]) -> Callable[_P, _T]:
-        parameters = list(inspect.signature(method).parameters.values())[1:]
-        names = [each.name for each in parameters]
-        if parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            names[-1:] = OwnerNames.__annotations__
-        known = frozenset(names)
+    def decorate(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        keywords: list[Keywords] = []  # made when it is needed: importing is to cost nothing
 
         def check(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-            if not kwargs.keys() <= known:
-                wrong = next(name for name in kwargs if name not in known)
-                raise unknown_keyword(call, wrong, names)
-            if needs and len(args) == 1 and not kwargs:  # the handle alone
+            if kwargs:
+                if not keywords:
+                    keywords.append(Keywords(call, function, hands_on))
+                keywords[0].check(kwargs)
+            elif needs and len(args) == 1:  # the handle alone
                 raise TypeError(f"`{call}` needs {needs}")
 
-        @wraps(method)
+        @wraps(function)
         def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
             check(args, kwargs)
-            return method(*args, **kwargs)
+            return function(*args, **kwargs)
 
-        @wraps(method)
+        @wraps(function)
         async def awaited(*args: _P.args, **kwargs: _P.kwargs) -> Any:
             check(args, kwargs)
-            return await method(*args, **kwargs)  # type: ignore[misc]  # a coroutine
+            return await function(*args, **kwargs)  # type: ignore[misc]  # a coroutine
 
-        if inspect.iscoroutinefunction(method):  # as the blocking forms ask, too
+        if inspect.iscoroutinefunction(function):  # as the blocking forms ask, too
             return awaited  # type: ignore[return-value]  # which returns the same
         return checked
 
     return decorate
+
+
+def check_keywords_of(handle: type) -> None:
+    """Have unknown keywords of the methods of a class refused; those that are decorated do it."""
+    for name, method in list(vars(handle).items()):
+        is_plain = inspect.isfunction(method) and not hasattr(method, "__wrapped__")
+        if is_plain and not name.startswith("_"):
+            setattr(handle, name, checked_keywords(name)(method))

@@ -508,7 +508,6 @@ class ScopedMemory(MaintenanceMixin):
 
     # mem0's names
 
-    @checked_keywords("add")
     async def add(
         self,
         messages: Given | Sequence[Given],
@@ -521,13 +520,13 @@ class ScopedMemory(MaintenanceMixin):
         things: Sequence[Given] = messages if is_list else [messages]  # type: ignore[assignment, list-item]  # one or several
         return await self.remember_many(things, extra=metadata, format=format)
 
+    @checked_keywords("search", hands_on=recall)
     async def search(
         self, query: str, *, filters: Where | None = None, **names: Unpack[SizeNames]
     ) -> "RecallResult":
         """Recall; *filters* are `where`."""
         return await self.recall(query, where=filters, **names)
 
-    @checked_keywords("get_all")
     async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> "Page":
         """List what is remembered, newest first; *filters* are `where`."""
         return await self.list(limit=limit, where=filters)

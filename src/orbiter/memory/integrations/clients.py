@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
+from orbiter.memory.agent.keywords import checked_keywords
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.integrations._client_answers import Pieces
@@ -33,6 +34,7 @@ _Client = TypeVar("_Client")
 _Route = tuple[Format, Complete]
 
 
+@checked_keywords("wrap")
 def wrap(
     client: _Client,
     handle: AnyHandle,

@@ -12,6 +12,7 @@ from weakref import finalize
 
 from orbiter.memory import agent
 from orbiter.memory._lazy import lazy_names, warn
+from orbiter.memory.agent.keywords import checked_keywords
 from orbiter.memory.episodic import manager
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import close_at_exit, close_soon, run
@@ -118,7 +119,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
             finalize(self, close_soon, twin, os.getpid()).atexit = False
         return twin
 
+    @checked_keywords("settle")
     def settle(self, *, progress: Progress | None = None) -> None:
         """Do as `flush`, by its old name."""
-        warn("settle", "flush", stacklevel=2)  # the line is known here; the work is on a thread
+        warn("settle", "flush", stacklevel=3)  # the line is known here; the work is on a thread
         self.flush(progress=progress)  # type: ignore[attr-defined]  # the decorator adds it

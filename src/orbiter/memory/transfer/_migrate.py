@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from orbiter.memory.agent.keywords import checked_keywords
 from orbiter.memory.backends.registry import open_store, store_identity
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.model.agent_store import AgentStore
@@ -81,6 +82,7 @@ class Migration:
         return self.verified and not self.kept
 
 
+@checked_keywords("migrate")
 async def migrate(
     source_url: str,
     target_url: str,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent.keywords import checked_keywords
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.transfer import export_formats
 from orbiter.memory.transfer._import import FileEngine, check_path, import_into, session_for
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["export_file", "import_file", "import_sent"]
 
 
+@checked_keywords("import_file")
 async def import_file(  # noqa: PLR0913 - what a file is, whose, and what its columns are
     handle: ScopedMemory,
     path: str | os.PathLike[str],
@@ -97,6 +99,7 @@ async def import_sent(
     )
 
 
+@checked_keywords("export_file")
 async def export_file(
     handle: ScopedMemory,
     target: str | os.PathLike[str] | IO[bytes],
