@@ -372,6 +372,7 @@ def test_a_misspelt_user_is_told_the_nearest(cli: Cli, tmp_path: Path) -> None:
     for args in (
         ["list"],
         ["facts"],
+        ["chat"],
         ["recall", "tea"],
         ["stats"],
         ["export", str(tmp_path / "a.jsonl")],

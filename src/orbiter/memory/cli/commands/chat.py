@@ -65,8 +65,14 @@ async def list_chats(
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
 ) -> None:
     """List conversations, most recent first."""
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         chats = await memory.chats(query=query, limit=limit)
+        if not chats:
+            wanted = f" with `{query}` in its title or name"
+            if not query:
+                wanted = " here; `orbiter-memory chat talk --scripted` begins one"
+            text = f"no conversation{wanted}{run.target.or_all('shows')}"
+            await note_nothing(run, store, text)
     if run.out.is_json:
         run.out.data([_chat_json(each) for each in chats])
     elif run.out.is_plain():
@@ -91,11 +97,6 @@ async def list_chats(
             run.out.show(
                 styled((name, "" if each.title else "bold"), (f"  {one_line(summary)}", "dim"))
             )
-    if not chats:
-        wanted = f" with `{query}` in its title or name"
-        if not query:
-            wanted = " here; `orbiter-memory chat talk --scripted` begins one"
-        run.out.note(f"no conversation{wanted}{run.target.or_all('shows')}")
 
 
 def _name(info: "ConversationInfo") -> str:
