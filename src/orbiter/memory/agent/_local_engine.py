@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory.agent.chat_service import CLIENT_SETTINGS, Chats, MemorySettings
@@ -32,6 +34,7 @@ from orbiter.memory.tasks.read_from import reading_from
 from orbiter.memory.text.redaction import Redaction, filter_questions
 
 if TYPE_CHECKING:
+    from orbiter.memory.context.persona import Soul
     from orbiter.memory.text.pii import PIIHook
 
 __all__ = ["LocalEngine"]
@@ -54,6 +57,7 @@ class LocalEngine(MemoryEngine):
 
     def __init__(self, url: str | os.PathLike[str] | None, settings: MemorySettings) -> None:
         _check_no_server(settings)
+        settings = replace(settings, persona=_persona(settings))
         own_store, embeddings = settings.store, settings.embeddings
         if own_store is None:
             is_ours = url is None and not os.environ.get(URL_VARIABLE)
@@ -175,6 +179,15 @@ def _model_of(
             )
         return None
     return _local_model() if embeddings == "auto" else embeddings
+
+
+def _persona(settings: MemorySettings) -> "Soul | Path | None":
+    """Return the persona, or the file that has it; what is none is refused."""
+    if settings.persona is None:
+        return None
+    from orbiter.memory.context.persona_file import check_persona  # noqa: PLC0415 - few have one
+
+    return check_persona(settings.persona)
 
 
 def _hook(settings: MemorySettings) -> "PIIHook | None":

@@ -134,7 +134,7 @@ class AgentMemory(Handle):
             embeddings=embeddings,
             reranker=reranker,
             episodic=episodic,
-            persona=None if persona is None else _persona(persona),
+            persona=persona,
             summarizer=summarizer,
             summaries=summaries,
             count_tokens=count_tokens,
@@ -488,12 +488,6 @@ class AgentMemory(Handle):
                 f"`{store_name(self.store)}` does not support {what}; SQLite and Postgres do"
             )
         return self.store
-
-
-def _persona(given: object) -> "Soul | Path | None":
-    from orbiter.memory.context.persona_file import check_persona  # noqa: PLC0415 - few have one
-
-    return check_persona(given)
 
 
 def _remote_engine(url: str | os.PathLike[str] | None, settings: MemorySettings) -> MemoryEngine:
