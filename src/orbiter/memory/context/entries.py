@@ -128,6 +128,9 @@ _OUTSIDE = frozenset(("tool", "web", "import"))
 """What `metadata.extra["source"]` may say of an item that comes from the world outside."""
 
 
+_LONGEST_NAME = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An entry that wants to be shown, or why it may not, and the id of what it came from."""
@@ -234,8 +237,17 @@ def memory_entry(memory: Memory, trust: TrustRule, *, precision: Precision = "da
     memory = unfenced(memory)
     first, *others = message_entries(memory, trust, own_calls=False, precision=precision)
     calls = (f"{entry.source}: {entry.content}" for entry in others)
-    source = USUAL_SOURCE if first.source in _USUAL else first.source
+    source = first.source
+    if source in _USUAL:
+        source = _outsider(memory) or USUAL_SOURCE
     return Entry("\n".join([first.content, *calls]), source, first.time, first.trust)
+
+
+def _outsider(item: MemoryItem) -> str | None:
+    """Return the label of who wrote *item* in the user's stead, such as `import:helpdesk`."""
+    label = item.metadata.extra.get("source")
+    kind, _, detail = label.partition(":") if isinstance(label, str) else ("", "", "")
+    return f"{kind}:{detail[:_LONGEST_NAME]}" if detail and kind in _OUTSIDE else None
 
 
 def with_id(entry: Entry, id: str) -> Entry:
