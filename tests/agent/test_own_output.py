@@ -411,3 +411,19 @@ async def test_of_what_people_say_only_what_they_quote_goes(any_voice: ScopedMem
     assert person.content.count("diabetes") == 2
     assert person.content.startswith(own)
     assert person.content.endswith(own)
+
+
+@pytest.mark.parametrize("call", ["quarantine", "undo"])
+async def test_what_a_source_said_goes_from_the_answers_that_quote_it(
+    memory: AgentMemory, call: str
+) -> None:
+    alice = memory.scope(user_id="alice")
+    await alice.remember(SECRET, source="web:evil.example")
+    await alice.remember(OTHER)
+    await told(alice, "recall")
+
+    assert await getattr(alice, call)("web:evil.example")
+
+    sent = str((await alice.chat("one").context("And now?")).messages())
+    assert "diabetes" not in sent
+    assert OTHER in sent

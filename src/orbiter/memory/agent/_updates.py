@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.reports import ItemVersion
 
 __all__ = [
+    "Changed",
     "change",
     "edit_of",
     "forget_all",

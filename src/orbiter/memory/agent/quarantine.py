@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.extraction_jobs import NO_JOB
 from orbiter.memory.agent.inputs import EDITED
+from orbiter.memory.agent.quotations import strike_forgotten, texts_of
 from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.errors import QueryError, VersionConflict
@@ -62,6 +63,8 @@ async def quarantine(
     if not items:
         await _check_known(store, scope, source)
     if items and not dry_run:
+        texts = await texts_of(store, items)
+        await strike_forgotten(store, chats.changed, session.filter, texts)
         session.core.events.emit_items("forgotten", items)
     return ForgetResult(tuple(items), dry_run)
 
@@ -123,6 +126,8 @@ async def undo(
     if not items:
         await _check_known(store, scope, source)
     if items and not dry_run:
+        texts = [item.content for item in items]  # what they were before is true again
+        await strike_forgotten(store, chats.changed, session.filter, texts)
         session.core.events.emit_items("forgotten", items)
     return ForgetResult(tuple(items), dry_run)
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from orbiter.memory.agent._updates import pages
+from orbiter.memory.agent._updates import Changed, pages
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.model.audit import silently
 from orbiter.memory.model.copying import copy_item, copy_value
@@ -38,6 +38,7 @@ __all__ = [
     "quotes_of",
     "strike",
     "strike_fences",
+    "strike_forgotten",
     "strike_quotations",
     "strike_values",
     "texts_of",
@@ -106,6 +107,14 @@ async def strike_quotations(
             clean = [Record(_without(each.item, quotes), deleted=each.deleted) for each in records]
             await store.put_records(clean, overwrite=True)
     return list(struck.values())
+
+
+async def strike_forgotten(
+    store: Store, tell: Changed, scope: MemoryMetadata | None, texts: Sequence[str]
+) -> None:
+    """Take *texts* that were forgotten in *scope* out of the answers of our tools; *tell* of it."""
+    if texts:
+        await tell(store, await strike_quotations(store, owner_of(scope), texts))
 
 
 async def are_quoted(store: Store, scope: MemoryMetadata | None, texts: Sequence[str]) -> bool:
@@ -181,6 +190,8 @@ def quotes_of(texts: Iterable[str]) -> Quotes:
     for text in texts:
         words = _words(text)
         size = min(len(words), _WORDS)
+        if not size:
+            continue  # an emoji or the like, which is no quotation of anything
         if size < _SAYS:
             short.add(tuple(words))
         else:

@@ -401,21 +401,15 @@ class ScopedMemory(MaintenanceMixin):
             with track(progress):
                 items = await forget_all(store, self._chats.changed, condition, dry_run=dry_run)
         if items and not dry_run:
-            await self._strike(store, items)
+            from orbiter.memory.agent.quotations import (  # noqa: PLC0415 - seldom needed
+                strike_forgotten,
+                texts_of,
+            )
+
+            texts = await texts_of(store, items)
+            await strike_forgotten(store, self._chats.changed, self._filter, texts)
             self._core.events.emit_items("forgotten", items)
         return ForgetResult(tuple(items), dry_run)
-
-    async def _strike(self, store: "Store", items: Sequence[MemoryItem]) -> None:
-        """Take forgotten *items* out of what our tools answered, and out of summaries of that."""
-        from orbiter.memory.agent.quotations import (  # noqa: PLC0415 - seldom needed
-            owner_of,
-            strike_quotations,
-            texts_of,
-        )
-
-        texts = await texts_of(store, items)
-        answers = await strike_quotations(store, owner_of(self._filter), texts)
-        await self._chats.changed(store, answers)
 
     @operation("restore")
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
