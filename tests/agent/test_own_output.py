@@ -240,7 +240,17 @@ async def test_every_tool_of_ours_is_known_by_its_name() -> None:
         "orbiter-memory.",
     ):
         assert [name for name in every if not is_own_tool(prefix + name)] == []
-    others = ("", "weather", "search", "mymemory_get", "mcp__crm__update", "mcp__web__search")
+    assert [name for name in every if not is_own_tool(f"{name}_mcp_orbiter-memory")] == []
+    assert [name for name in MCP_TOOLS if not is_own_tool(f"{name}_mcp_notes")] == []
+    others = (
+        "",
+        "weather",
+        "search",
+        "mymemory_get",
+        "mcp__crm__update",
+        "mcp__web__search",
+        "search_mcp_web",
+    )
     assert [name for name in others if is_own_tool(name)] == []
     assert has_fence(FENCE)
     assert is_own_output(HumanMemory(content=FENCE))

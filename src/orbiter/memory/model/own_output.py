@@ -56,8 +56,10 @@ HOSTED_TEXT = {"mcp_call": "output", "mcp_tool_result": "content"}
 """The parts of a message in which a provider says what a server answered it, and where in them."""
 
 _SERVED = re.compile(
-    # Whatever a server of our name has; `search` and `fetch` of others are not ours.
-    rf"(?:.*[^a-z])?(?:orbiter[-_]?memory[^a-z].+|{'|'.join(sorted(MCP_TOOLS))})",
+    # Whatever a server of our name has; `search` and `fetch` of others are not ours. LibreChat puts
+    # the server behind the tool.
+    rf"(?:.*[^a-z])?(?:orbiter[-_]?memory[^a-z].+|(?:{'|'.join(sorted(MCP_TOOLS))})(?:_mcp_.+)?)"
+    r"|.+_mcp_orbiter[-_]?memory",
     re.DOTALL,
 )
 
