@@ -295,6 +295,35 @@ def test_a_wrapped_client_says_that_it_remembers(
         assert repr(plain) == repr(wrap(plain, alice, active=False)) == before
 
 
+def test_a_client_with_a_memory_gets_no_second_one(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    for plain in _clients(provider.url):
+        client = alice.wrap(plain, chat="dinner")
+        made = client.copy() if hasattr(client, "copy") else client.aio
+        for each in (client, made):
+            with pytest.raises(QueryError, match=r"in chat 'dinner' of .*'alice'.* already"):
+                wrap(each, alice)
+        assert wrap(each, alice, active=False) is each
+        alice.wrap(plain)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ({"chat": ""}, "`chat` must be"),
+        ({"chat": None}, "`chat` must be"),
+        ({"budget": -5}, "`budget` must be 0 or more"),
+        ({"memory_limit": "5"}, "`memory_limit` must be a whole number"),
+    ],
+)
+def test_what_no_call_could_use_is_refused_when_a_client_is_wrapped(
+    provider: Provider, alice: sync.ScopedMemory, named: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(QueryError, match=told):
+        alice.wrap(_openai(provider), **named)
+
+
 def test_a_call_stays_within_the_budget(provider: Provider, alice: sync.ScopedMemory) -> None:
     client = wrap(_openai(provider), alice, budget=300)
     for number in range(30):

@@ -37,14 +37,24 @@ ROWS = _rows()
 
 
 async def _read(http: httpx.AsyncClient, user: str) -> set[int]:
-    """Return which memories of a user a key reads, whether it names the user or asks for all."""
-    found: set[int] = set()
+    """Return which memories of a user a key reads, whether it names the user or asks for all.
+
+    What it lists it recalls, and has put into a context.
+    """
+    found: dict[str, set[int]] = {"list": set(), "recall": set(), "context": set()}
     for params in ({"user_id": user}, {"everyone": "true"}, {}):
-        answer = await http.get("/v1/memories", params={**params, "limit": 100})
-        for item in answer.json().get("items", []):
-            if (each := re.fullmatch(rf"{user} (\d)", item["content"])) is not None:
-                found.add(int(each[1]))
-    return found
+        answers = {
+            "list": await http.get("/v1/memories", params={**params, "limit": 100}),
+            "recall": await http.post("/v1/recall", json={"query": user, "k": 99}, params=params),
+            "context": await http.post("/v1/context", json={"task": user}, params=params),
+        }
+        for name, answer in answers.items():
+            assert answer.status_code in (200, 403, 422), answer.text
+            found[name] |= {int(each) for each in re.findall(rf"\b{user} (\d)\b", answer.text)}
+            assert "extra" not in answer.text or answer.status_code == 200, answer.text
+    assert found["recall"] == found["list"]
+    assert found["context"] <= found["list"]
+    return found["list"]
 
 
 def _create(keys: KeyFile, folder: Path, options: str) -> str:

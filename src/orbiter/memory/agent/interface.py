@@ -147,9 +147,13 @@ class ScopeSession(NamedTuple):
 
     @property
     def filter(self) -> MemoryMetadata | None:
-        """The scope as stores take it: one that names nobody filters nothing."""
-        names_somebody = any(getattr(self.scope, name) is not None for name in SCOPE_FIELDS)
-        return self.scope if names_somebody else None
+        """The scope as stores take it: one that names nobody filters nothing.
+
+        What the scope has beside names signs what is written, and filters nothing either.
+        """
+        if all(getattr(self.scope, name) is None for name in SCOPE_FIELDS):
+            return None
+        return self.scope.model_copy(update={"extra": {}}) if self.scope.extra else self.scope
 
     async def store(self) -> "Store":
         """Return the store, opened."""

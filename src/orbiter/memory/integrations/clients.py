@@ -23,6 +23,7 @@ from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.integrations._client_answers import Pieces
 from orbiter.memory.integrations._client_turn import COMPLETE, Complete, Turn, warn_of
 from orbiter.memory.messages import Format
+from orbiter.memory.model.query import check_size, require_text
 
 __all__ = ["OFF", "wrap"]
 
@@ -54,11 +55,23 @@ def wrap(
     not added twice. System messages and instructions of the call go along as they are; they count
     against *budget*, and are not stored. At most *memory_limit* memories are recalled for a call.
     An answer that is streamed is remembered once its end was read. With *active* false, the client
-    is returned as it is; with `extra_headers=OFF`, one call goes without the memory.
+    is returned as it is; with `extra_headers=OFF`, one call goes without the memory. A client that
+    has a memory is not given a second one.
     """
     if not active:
         return client
-    turn = Turn(Calls(handle, "wrap", way=_WAY), chat, budget, memory_limit)
+    before: Turn | None = getattr(client, "_orbiter_turn", None)
+    if before is not None:
+        raise QueryError(
+            f"this client remembers in chat {before.chat_id!r} of {before.calls!r} already, and "
+            "would go on doing so; wrap the one that it was made from"
+        )
+    turn = Turn(
+        Calls(handle, "wrap", way=_WAY),
+        require_text("chat", chat),
+        check_size("budget", budget),
+        check_size("memory_limit", memory_limit),
+    )
     bases = (base.__module__.partition(".")[0] for base in type(client).__mro__)
     wrapped = next((_WRAPPERS[base] for base in bases if base in _WRAPPERS), None)
     if wrapped is None:
