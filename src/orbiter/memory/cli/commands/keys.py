@@ -256,8 +256,9 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
         named["user_id"] = ALL_USERS
     if role is not Role.ADMIN and not named:
         raise UsageError(
-            f"a key with the role `{role.value}` needs a scope: use `--user`, or `--all-users` with "
-            "`--session`, `--task` or `--agent`; only `--role admin` covers everyone's memories"
+            f"a key with the role `{role.value}` needs a scope: use `--user`, or `--all-users` "
+            "with `--session`, `--task` or `--agent`; only `--role admin` covers everyone's "
+            "memories"
         )
     async with key_store(run.target, keys) as store:
         is_first = not await store.has_keys()
