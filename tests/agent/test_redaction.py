@@ -13,7 +13,9 @@ from tests.agent.conftest import Open
 from orbiter.memory import AgentMemory, HumanMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
+from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.messages import Format, to_messages
+from orbiter.memory.model.facts import show_value
 from orbiter.memory.model.items import MemoryItem, new_id
 from orbiter.memory.transfer import import_file
 
@@ -248,3 +250,143 @@ def test_another_word_is_refused() -> None:
         AgentMemory("memory://", redact="all")  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="`redact`"):
         AgentMemory("http://127.0.0.1:1", redact="secrets")
+
+
+NAMED: tuple[tuple[str, Any], ...] = (
+    ("wifi password", "hunter2"),
+    ("wifi password", "hunter2 with a capital H"),
+    ("Password for the wifi", "hunter2"),
+    ("wifi_password (home)", "my hunter2"),
+    ("mot_de_passe", "hunter2"),
+    ("database", {"host": "h", "password": "hunter2"}),
+    ("database", {"host": "h", "all": [{"env": {"DB_PASSWORD": "hunter2x"}}]}),
+    ("passwords", {"password": ["hunter2", "hunter22"]}),
+    ("contraseña", "hunter2"),
+    ("api_key", "hunter2hunter2"),
+    ("password", "<private>x</private>hunter2"),
+)
+
+
+@pytest.mark.parametrize("named", NAMED, ids=str)
+async def test_a_fact_under_the_name_of_a_secret_is_redacted_in_value_and_content(
+    tmp_path: Path, open_memory: Open, named: tuple[str, Any]
+) -> None:
+    key, value = named
+    memory = open_memory(tmp_path / "a.db", redact="secrets")
+    alice = memory.scope("alice")
+
+    made = await alice.facts.put(key, value)
+    again = await alice.facts.put(key, value)
+    (held,) = (await alice.facts.all()).values()
+    await alice.facts.put(key, "other", op="add")
+
+    assert made.id == again.id == held.id
+    assert "[redacted: " in json.dumps(held.value)
+    assert held.content == f"{key.replace('_', ' ')}: {show_value(held.value)}"
+    await memory.close()
+    raw = b"".join(each.read_bytes() for each in tmp_path.iterdir() if each.is_file())
+    assert b"hunter2" not in raw
+
+
+async def test_a_number_under_the_name_of_a_password_is_redacted(open_memory: Open) -> None:
+    alice = open_memory("memory://", redact="secrets").scope("alice")
+
+    assert (await alice.facts.put("wifi password", 12345678)).value == "[redacted: password]"
+    for key, value in (("token_count", 4096), ("password_set", True), ("tests_pass", 12)):
+        assert (await alice.facts.put(key, value)).value == value
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ("key", "C major"),
+        ("token", "understanding"),
+        ("password", "[redacted: password]"),
+        ("password", "<your password here>"),
+        ("password", ""),
+        ("secret", "I am afraid of spiders"),
+        ("password manager", "Bitwarden"),
+        ("database", {"password_file": "/run/secrets/db", "secret_name": "production-database"}),
+        ("schema", {"password": {"type": "string", "description": "the password"}}),
+        (
+            "usage",
+            {"max_tokens": 4096, "next_page_token": "abcdefabcdef", "primary_key": "user_id"},
+        ),
+    ],
+    ids=str,
+)
+async def test_what_only_sounds_like_the_name_of_a_secret_stays(
+    open_memory: Open, named: tuple[str, Any]
+) -> None:
+    alice = open_memory("memory://", redact="secrets").scope("alice")
+
+    assert (await alice.facts.put(*named)).value == named[1]
+
+
+async def test_what_is_proposed_is_redacted_before_it_is_compared(open_memory: Open) -> None:
+    alice = open_memory("memory://", redact="secrets").scope("alice")
+    said = await alice.remember("the password is hunter2")
+
+    draft = await alice.facts.propose("wifi password", "hunter2", source=said)
+    assert draft is not None
+    accepted = await alice.facts.accept(draft)
+
+    assert "hunter2" not in draft.model_dump_json() + accepted.model_dump_json()
+    assert await alice.facts.propose("wifi password", "hunter2", source=said) is None
+
+
+@pytest.mark.parametrize("redact", ["secrets", None])
+async def test_a_secret_under_its_name_is_redacted_in_labels_and_calls_of_tools(
+    tmp_path: Path, open_memory: Open, redact: Any
+) -> None:
+    memory = open_memory("memory://", redact=redact)
+    alice = memory.scope("alice")
+    call: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "f"}
+    call["input"] = {"env": {"DB_PASSWORD": "hunter2x"}, "password": "hunter2", "n": 4}
+    answer = {"role": "assistant", "content": [call]}
+    if redact is None:
+        line = {"type": "assistant", "sessionId": "s", "uuid": new_id(), "message": answer}
+        line |= {"cwd": "/app", "timestamp": "2026-11-01T10:00:00Z"}
+        (tmp_path / "s.jsonl").write_text(json.dumps(line) + "\n")
+        await import_file(alice, tmp_path / "s.jsonl", format="claude-code")
+    else:
+        await alice.remember("x", extra={"password": "hunter2", "note": {"api_key": "hunter2abc"}})
+        await alice.chat("one").add([{"role": "user", "content": "go"}, answer], format="anthropic")
+        # Who asks with the secret finds what was stored of it.
+        assert len(await alice.list(where={"password": "hunter2"})) == 1
+
+    kept = await _everything(memory)
+    assert "DB_PASSWORD" in kept
+    assert "[redacted: password]" in kept
+    assert "hunter2" not in kept
+
+
+async def test_a_memory_with_a_secret_in_a_label_is_found_again_when_it_is_said_again(
+    open_memory: Open,
+) -> None:
+    alice = open_memory("memory://", redact="secrets").scope("alice")
+
+    once = await alice.remember("x", extra={"password": "hunter2"}, dedupe=True)
+    assert (await alice.remember("x", extra={"password": "hunter2"}, dedupe=True)).id == once.id
+
+
+async def test_a_fact_of_only_what_is_private_is_refused(open_memory: Open) -> None:
+    alice = open_memory("memory://").scope("alice")
+    said = await alice.remember("x")
+    for value in (f"<private>{PIN}", [f"<private>{PIN}"], {"a": f" <private>{PIN}</private>"}):
+        for op in ("set", "add"):
+            with pytest.raises(QueryError, match="all of it is marked as private"):
+                await alice.facts.put("safe", value, op=op)  # type: ignore[arg-type]
+        with pytest.raises(QueryError, match="all of it is marked as private"):
+            await alice.facts.propose("safe", value, source=said)
+    assert await alice.facts.all() == {}
+    assert (await alice.facts.put("empty", "")).value == ""
+
+
+async def test_know_answers_with_what_was_stored(open_memory: Open) -> None:
+    know = memory_tools(open_memory("memory://", redact="secrets").scope("alice"))["know"]
+
+    assert "all of it is marked as private" in await know("safe", f"<private>{PIN}</private>")
+    assert await know("safe", f"steel <private>{PIN}</private>") == "Known: safe is steel ."
+    assert await know("wifi password", "hunter2") == "Known: wifi password is [redacted: password]."
+    assert await know("wifi password", "hunter2") == "Known: wifi password is [redacted: password]."

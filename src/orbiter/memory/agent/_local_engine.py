@@ -128,7 +128,7 @@ class LocalEngine(MemoryEngine):
     ) -> Coroutine[Any, Any, Any]:
         redaction = self._core.redaction
         if redaction.replaces:
-            args, kwargs = filter_questions(method, args, kwargs, redaction.replace)
+            args, kwargs = filter_questions(method, args, kwargs, redaction)
         call = method(handle, *args, **kwargs)
         if not isinstance(handle, ScopedHandle) or name not in _READS:
             return call

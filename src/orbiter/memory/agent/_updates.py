@@ -309,15 +309,15 @@ _FULL_STOP = " .!,;:\u2026\u3002\uff01\uff0e"
 
 
 async def insert_distinct(
-    store: Store, scope: MemoryMetadata, item: MemoryItem, *, as_stored: Callable[[str], str]
+    store: Store, scope: MemoryMetadata, item: MemoryItem
 ) -> tuple[MemoryItem, bool]:
     """Store *item* unless *scope* has one that says the same; return that, and whether it is new.
 
+    It is compared as it is: secrets and personal data in it were replaced.
     The ids of its lives, after each time that it was forgotten or changed, follow from what it
     says. So writers who meet choose the same id, and the store lets one of them have it.
     """
-    content = as_stored(item.content)
-    said = await apart(len(content) > SLICE, _meaning, item, content)
+    said = await apart(len(item.content) > SLICE, _meaning, item)
     there = await store.search(
         query=said[0][:_ASKED].strip(),
         metadata=MemoryMetadata(**{name: getattr(scope, name) for name in SCOPE_FIELDS}),
@@ -343,9 +343,9 @@ async def insert_distinct(
 _Meaning = tuple[str, str, int, str]
 
 
-def _meaning(item: MemoryItem, content: str) -> _Meaning:
+def _meaning(item: MemoryItem) -> _Meaning:
     """Return what makes two items one: their text without what says nothing, trust and labels."""
-    folded = " ".join(content.casefold().split())
+    folded = " ".join(item.content.casefold().split())
     extra = {name: each for name, each in item.metadata.extra.items() if name not in _ASIDE}
     extra.pop("trust", None)
     labels = json.dumps(extra, sort_keys=True, default=str)
@@ -358,7 +358,7 @@ def _says(there: MemoryItem, item: MemoryItem, said: _Meaning, scope: MemoryMeta
     lasts = end is None or (item.expires_at is not None and item.expires_at <= end)
     is_here = all(getattr(there.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS)
     is_told = lasts and is_here and there.status is MemoryStatus.ACCEPTED
-    return is_told and _meaning(there, there.content) == said
+    return is_told and _meaning(there) == said
 
 
 async def insert_many(

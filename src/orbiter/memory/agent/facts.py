@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
-from orbiter.memory.agent.inputs import belongs, derived_id, labels, within
+from orbiter.memory.agent.inputs import belongs, check_not_private, derived_id, labels, within
 from orbiter.memory.agent.interface import ScopedHandle, operation, session_of
 from orbiter.memory.agent.keywords import ItemRef, Time, as_id, read_time
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
@@ -53,6 +53,7 @@ from orbiter.memory.model.trust import (
     source_of,
     trust_of,
 )
+from orbiter.memory.model.validation import Json
 
 __all__ = ["Facts", "end_newest"]
 
@@ -98,6 +99,7 @@ class Facts(FactsView):
             raise QueryError(
                 f"`None` is not a value; `end({key!r})` says that none is true any more"
             )
+        value = self._storable(key, value)
         if op != "set":
             if op not in ("add", "remove"):
                 raise QueryError(f"`op` must be `set`, `add` or `remove`, not {op!r}")
@@ -302,6 +304,7 @@ class Facts(FactsView):
             value, valid_from, valid_to = None, valid_to or valid_from, None
         elif op != "set":
             extra[FACT_OP] = op
+        value = self._storable(key, value)
         span = _valid_span(valid_from, valid_to, max(item.created_at for item in said))
         made = _proposal(
             _assertion(
@@ -346,6 +349,12 @@ class Facts(FactsView):
                 "this is a view of the past, which is read-only; use `facts` of the current memory"
             )
         return await self._store()
+
+    def _storable(self, key: str, value: object) -> Json:
+        """Return what is stored of *value*, which is compared with what was stored before."""
+        given = _assertion(key=key, value=value).value
+        check_not_private(given)
+        return self._core.redaction.stored(given, key)
 
     def _labelled(self, extra: dict[str, object]) -> MemoryMetadata:
         return within(self._scope, None, extra)

@@ -24,7 +24,8 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.reserved import check_shapes, refuse_reserved
 from orbiter.memory.model.trust import read_source, with_trust
-from orbiter.memory.text.redaction import without_private
+from orbiter.memory.model.validation import Json
+from orbiter.memory.text.redaction import is_all_private, without_private
 
 if TYPE_CHECKING:
     from orbiter.memory.messages import Format, OpenCalls
@@ -35,6 +36,7 @@ __all__ = [
     "Index",
     "as_message",
     "belongs",
+    "check_not_private",
     "check_readable",
     "check_text",
     "date_items",
@@ -84,6 +86,8 @@ EDITED = "edited"
 _WHICH = lazy_pattern(r"^message (\d+)")
 """How it is told which message cannot be read."""
 
+ALL_PRIVATE = "there is nothing to store: all of it is marked as private"
+
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
 
@@ -93,6 +97,12 @@ def check_text(text: object, *, may_be_blank: bool = False) -> None:
         raise QueryError(f"a memory must be a string, not {text!r}")
     if not may_be_blank and not text.strip():
         raise QueryError("there is nothing to store: the text is empty")
+
+
+def check_not_private(what: Json) -> None:
+    """Raise `QueryError` for a text, or other JSON, of which nothing may be stored."""
+    if is_all_private(what):
+        raise QueryError(ALL_PRIVATE)
 
 
 def labels(
@@ -208,7 +218,7 @@ def read(
     else:
         items = read_messages([what], scope, extra, format, as_human=False)
     if not items:
-        raise QueryError("there is nothing to store: all of it is marked as private")
+        raise QueryError(ALL_PRIVATE)
     if len(items) != 1:
         raise QueryError(
             f"this message contains {len(items)} memories, such as several tools' results; use "

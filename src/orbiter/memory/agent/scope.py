@@ -63,6 +63,7 @@ from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, track
+from orbiter.memory.text.redaction import clean_item
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
@@ -156,9 +157,8 @@ class ScopedMemory(MaintenanceMixin):
         return item
 
     async def _remember_once(self, store: Store, item: MemoryItem) -> MemoryItem:
-        stored, is_new = await insert_distinct(
-            store, self._scope, item, as_stored=self._core.redaction
-        )
+        await apart(has_many_values([item.metadata.extra]), clean_item, item, self._core.redaction)
+        stored, is_new = await insert_distinct(store, self._scope, item)
         if is_new:
             self._core.events.emit_items("remembered", [stored])
             return stored

@@ -235,10 +235,11 @@ class _Tools:
             value: What is true now, such as `Oslo`.
         """
         before = await self._handle.facts.get(key)
-        await self._handle.facts.put(key, value, source=_SOURCE)
-        if before is None or before.value == value:
-            return f"Known: {key} is {value}."
-        return f"Known: {key} is {value} from now on; before, it was {before.value}."
+        # What is private or a secret in it was not stored, and is not repeated.
+        known = (await self._handle.facts.put(key, value, source=_SOURCE)).value
+        if before is None or before.value == known:
+            return f"Known: {key} is {known}."
+        return f"Known: {key} is {known} from now on; before, it was {before.value}."
 
 
 def fenced_hits(hits: "Iterable[Hit]") -> str:

@@ -350,10 +350,11 @@ class MemoryTools:
         facts = self._handle_of_call(ctx).facts
         held = await facts.get(key)
         fact = await facts.put(key, value, source=source_of_call(ctx))
-        before = None if held is None or held.value == value else str(held.value)
-        line = f"Known: {plain(key)} is {plain(value)}"
+        stored = str(fact.value)  # without what is private, and redacted
+        before = None if held is None or held.value == fact.value else str(held.value)
+        line = f"Known: {plain(key)} is {plain(stored)}"
         line += "." if before is None else f" from now on; before, it was {plain(before)}."
-        return answer(Known(id=fact.id, key=key, value=value, before=before), line)
+        return answer(Known(id=fact.id, key=key, value=stored, before=before), line)
 
     async def memory_update(
         self,

@@ -32,6 +32,7 @@ __all__ = [
     "filter_questions",
     "filter_writes",
     "has_private",
+    "is_all_private",
     "scrub",
     "strip_private",
     "without_private",
@@ -42,6 +43,9 @@ PIIHook = Callable[[str], str]
 
 Redact = Literal["none", "secrets"]
 """Which texts secrets are redacted in: none, or all; by default those of importers and hooks."""
+
+_Change = Callable[[Json, str | None], Json]
+"""Gets each text, number or flag of a JSON value, and the name under which it stands, if any."""
 
 PRIVATE = "[private]"
 """What stands for a text that is private as a whole, where a message needs one."""
@@ -88,6 +92,25 @@ class Redaction:
     def __call__(self, text: str) -> str:
         """Return what may be stored of *text*."""
         return self.replace(strip_private(text))
+
+    def stored(self, value: Json, name: str | None = None) -> Json:
+        """Return what may be stored of a JSON *value* that stands under *name*, if under any."""
+        return _walk(value, self._stored, name)
+
+    def asked(self, value: Json, name: str | None = None) -> Json:
+        """Return *value* as it is compared with what was stored; what is private stays."""
+        return _walk(value, self._replaced, name)
+
+    def _stored(self, value: Json, name: str | None) -> Json:
+        return self._replaced(strip_private(value) if isinstance(value, str) else value, name)
+
+    def _replaced(self, value: Json, name: str | None) -> Json:
+        if self.redact == "secrets" and name is not None and type(value) in (str, int, float):
+            from orbiter.memory.text.secret_patterns import kind_under  # noqa: PLC0415 - as below
+
+            if kind := kind_under(name, str(value)):
+                return f"[redacted: {kind}]"
+        return self.replace(value) if isinstance(value, str) else value
 
     def replace(self, text: str) -> str:
         """Return *text* with secrets and personal data replaced; what is private stays."""
@@ -199,13 +222,38 @@ def scrub(value: Json, hook: PIIHook) -> Json:
     Keys stay: they are names a program looks up, and two that became one would lose a value.
     Numbers stay too, so a card number kept as an integer is not found; store it as a string.
     """
-    if isinstance(value, str):
-        return hook(value)
+    if isinstance(hook, Redaction):
+        return hook.stored(value)
+    return _walk(value, lambda leaf, _: hook(leaf) if isinstance(leaf, str) else leaf, None)
+
+
+def _walk(value: Json, change: _Change, name: str | None) -> Json:
+    """Return a copy of *value* with each leaf changed; those of a list have the name of the list.
+
+    What a dict holds is named by its own keys alone: a `password` of a schema is no password.
+    """
     if isinstance(value, list | tuple):
-        return [scrub(inner, hook) for inner in value]
+        return [_walk(inner, change, name) for inner in value]
     if isinstance(value, dict):
-        return {key: scrub(inner, hook) for key, inner in value.items()}
-    return value
+        return {key: _walk(inner, change, key) for key, inner in value.items()}
+    return change(value, name)
+
+
+def _strip(value: Json, _name: str | None) -> Json:
+    return strip_private(value) if isinstance(value, str) else value
+
+
+def is_all_private(value: Json) -> bool:
+    """Tell whether nothing is left of *value*, a text or other JSON, without what is private."""
+    return _holds_private(value) and _is_blank(_walk(value, _strip, None))
+
+
+def _is_blank(value: Json) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_blank, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_blank, value))
+    return isinstance(value, str) and not value.strip()
 
 
 def without_private(items: Sequence[MemoryItem]) -> list[MemoryItem]:
@@ -219,7 +267,7 @@ def without_private(items: Sequence[MemoryItem]) -> list[MemoryItem]:
             kept.append(item)
             continue
         content, native = item.content, _strip_native(item.native)
-        clean_item(item, strip_private)
+        _clean(item, _strip)
         item.__dict__["native"] = native
         if item.content is not content and not item.content.strip():
             item.__dict__["content"] = ""
@@ -267,7 +315,7 @@ def _filtered_class(kind: type) -> type:
     """Return the class of stores of that *kind* that filter what they write."""
     if hasattr(kind, "_filters_writes"):
         return kind
-    writers: dict[str, Callable[[Any, PIIHook], Any]] = {
+    writers: dict[str, Callable[[Any, Redaction], Any]] = {
         "add": clean_item,
         "add_many": _clean_items,
         "insert": _clean_items,
@@ -278,7 +326,7 @@ def _filtered_class(kind: type) -> type:
     return type(kind.__name__, (kind,), {**methods, **own})
 
 
-def _filtered(kind: type, name: str, clean: Callable[[Any, PIIHook], Any]) -> Callable[..., Any]:
+def _filtered(kind: type, name: str, clean: Callable[[Any, Redaction], Any]) -> Callable[..., Any]:
     async def filtered(store: Any, what: Any, *args: Any, **kwargs: Any) -> Any:
         redaction = store.__dict__["_redaction"]
         is_long = has_many_values([what])
@@ -291,14 +339,20 @@ def _filtered(kind: type, name: str, clean: Callable[[Any, PIIHook], Any]) -> Ca
     return wraps(getattr(kind, name, filtered))(filtered)
 
 
-def clean_item(item: MemoryItem, hook: Callable[[str], str]) -> MemoryItem:
+def clean_item(item: MemoryItem, redaction: Redaction) -> MemoryItem:
     """Change *item* itself: what a call returns is then what it has stored."""
-    if not getattr(hook, "replaces", True) and _is_public(item):
+    if not redaction.replaces and _is_public(item):
         return item
+    return _clean(item, redaction.stored)
+
+
+def _clean(item: MemoryItem, change: _Change) -> MemoryItem:
     fields = item.__dict__
+    own = _said_of_fact(item, change)
     for name, value in fields.items():
         if name not in _NAME_FIELDS and isinstance(value, str | list | dict) and value:
-            fields[name] = scrub(value, hook)
+            fields[name] = _walk(value, change, name)
+    fields.update(own)
     extra = item.metadata.extra
     names = {"fact": fields.get("key")}
     if str(extra.get("source")).startswith("import:") and _DIGEST.fullmatch(
@@ -307,23 +361,41 @@ def clean_item(item: MemoryItem, hook: Callable[[str], str]) -> MemoryItem:
         names["imported"] = extra["imported"]
     # By these this library finds an item again; another's label of that name is as any.
     labels = {
-        name: label if name in names and label == names[name] else scrub(label, hook)
+        name: label if name in names and label == names[name] else _walk(label, change, name)
         for name, label in extra.items()
     }
     fields["metadata"] = item.metadata.model_copy(update={"extra": labels})
     return item
 
 
-def _clean_items(items: Sequence[MemoryItem], hook: PIIHook) -> list[MemoryItem]:
-    return [clean_item(item, hook) for item in items]
+def _said_of_fact(item: MemoryItem, change: _Change) -> dict[str, Json]:
+    """Return what may be stored of what a fact says: its value by its key, and so in its text."""
+    if item.memory_type != "fact":  # as most
+        return {}
+    from orbiter.memory.model.facts import FactMemory, show_value  # noqa: PLC0415 - few are facts
+
+    if not isinstance(item, FactMemory) or item.is_end:
+        return {}
+    value = _walk(item.value, change, item.key)
+    said = show_value(item.value)
+    if not item.content.endswith(said):
+        return {"value": value}
+    begin = change(item.content.removesuffix(said), None)
+    return {"value": value, "content": f"{begin}{show_value(value)}"}
 
 
-def _clean_records(records: Sequence[Record], hook: PIIHook) -> list[Record]:
+def _clean_items(items: Sequence[MemoryItem], redaction: Redaction) -> list[MemoryItem]:
+    return [clean_item(item, redaction) for item in items]
+
+
+def _clean_records(records: Sequence[Record], redaction: Redaction) -> list[Record]:
     return [
         Record(
-            clean_item(each.item, hook),
+            clean_item(each.item, redaction),
             deleted=each.deleted,
-            versions=[replace(past, item=clean_item(past.item, hook)) for past in each.versions],
+            versions=[
+                replace(past, item=clean_item(past.item, redaction)) for past in each.versions
+            ],
             recorded_at=each.recorded_at,
             recorded_by=each.recorded_by,
         )
@@ -332,15 +404,19 @@ def _clean_records(records: Sequence[Record], hook: PIIHook) -> list[Record]:
 
 
 def filter_questions(
-    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hook: PIIHook
+    method: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    redaction: Redaction,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call with the hook applied to those that ask for something."""
+    """Return the arguments of a call with what asks for something as what was stored of it."""
     names = method.__code__.co_varnames[1:]
     cleaned = tuple(
-        scrub(value, hook) if name in _QUESTIONS else value
+        redaction.asked(value) if name in _QUESTIONS else value
         for name, value in zip(names, args, strict=False)
     )
     named = {
-        name: scrub(value, hook) if name in _QUESTIONS else value for name, value in kwargs.items()
+        name: redaction.asked(value) if name in _QUESTIONS else value
+        for name, value in kwargs.items()
     }
     return cleaned, named

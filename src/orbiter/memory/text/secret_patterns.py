@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from orbiter.memory.text.decoded import read_decoded
 
-__all__ = ["FORMATS", "SecretFormat", "redact_secrets"]
+__all__ = ["FORMATS", "SecretFormat", "kind_under", "redact_secrets"]
 
 
 class SecretFormat(NamedTuple):
@@ -471,6 +471,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KINDS = {
     **dict.fromkeys(("password", "passwd", "passphrase", "passcode", "pwd", "pass"), "password"),
     **dict.fromkeys(("pgpassword", "passwort", "kennwort", "contrasena", "senha"), "password"),
+    **dict.fromkeys(("pw", "wachtwoord"), "password"),
     **dict.fromkeys(("secret", "clientsecret", "credential", "credentials"), "secret"),
     **dict.fromkeys(("token", "authtoken", "accesstoken"), "token"),
     **dict.fromkeys(("apikey", "secretkey", "accesskey", "privatekey"), "key"),
@@ -480,11 +481,22 @@ _KEYS = frozenset(
      "signing")
 )  # fmt: skip
 _NOT_SECRET = frozenset(
-    ("arn", "count", "csrf", "env", "expires", "expiry", "field", "file", "hash", "hint", "id",
-     "label", "length", "limit", "max", "min", "name", "next", "num", "page", "path", "policy",
-     "prefix", "public", "reset", "ttl", "type", "uri", "url", "version")
+    ("arn", "bos", "cancellation", "continuation", "count", "csrf", "enable", "env", "eos",
+     "expires", "expiry", "field", "file", "forgot", "forgotten", "has", "hash", "hint", "id",
+     "is", "label", "length", "limit", "mask", "max", "min", "name", "next", "no", "num", "pad",
+     "page", "path", "policy", "prefix", "public", "require", "required", "requires", "reset",
+     "show", "stop", "ttl", "type", "unk", "uri", "url", "use", "version")
 )  # fmt: skip
 """Words in a name by which it holds no secret: `token_count`, `PASSWORD_FILE`."""
+_FOREIGN = re.compile(r"(?:mot de passe|contrase\u00f1a|пароль|密码|密碼|パスワード)$")
+"""Passwords by more than one word, or by letters beside those of `_WORDS`."""
+_WHOSE = re.compile(r"[ _](?:at|for|of|on|to)[ _]|[(\[]", re.IGNORECASE)
+"""What begins to say whose a secret is: `password for the wifi`."""
+_LOGINS = frozenset(
+    ("admin", "db", "database", "email", "ftp", "login", "mail", "mysql", "redis", "root", "smtp",
+     "ssh", "sudo", "user", "wifi")
+)  # fmt: skip
+"""Words by which a `pass` is a password; that of a test or of a proxy is none."""
 _PLACEHOLDER = re.compile(
     r"[$%{<\[*.]|(?:_+|-+|…)$|.*?x{6,}|(?:https?|file)://|[./~]*/[a-z_./-]*$"
     r"|(?:any|bool|bytes|change|changeme|config|dummy|enter|env|example|false|field|getenv|hidden|input"
@@ -499,6 +511,24 @@ _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$")
 """What a program calls a value, such as `req.body.token`."""
 _MIN_ENTROPY = 3.0
 """Bits for each character; words of English have less at this length."""
+
+
+def kind_under(name: str, value: str) -> str | None:
+    """Return what *value* is if all of it stands under *name*, a key, and that names a secret.
+
+    Of a password, anything may be one, as there is no sentence around it.
+    """
+    kind = _kind_of(_WHOSE.split(name, maxsplit=1)[0].strip())
+    if kind is None or not value.strip() or value.startswith(tuple("[<{*$%")):
+        return None
+    has_blank = re.search(r"\s", value.strip()) is not None
+    if kind == "password":
+        return kind if has_blank or not _PLACEHOLDER.match(value) else None
+    if has_blank or _PLACEHOLDER.match(value) or _CODE.match(value):
+        return None
+    is_mixed = re.search(r"[A-Za-z]", value) and re.search(r"[0-9]", value)
+    is_word = name.lower() == "token" and not is_mixed  # one of those that texts consist of
+    return kind if len(value) >= (6 if is_mixed else 8) and not is_word else None
 
 
 def redact_secrets(text: str) -> str:
@@ -549,13 +579,20 @@ def _assigned(text: str) -> Iterator[tuple[int, int, str]]:
 def _kind_of(name: str) -> str | None:
     """Return what a value of that *name* is, if it is a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    if not words or not _NOT_SECRET.isdisjoint(words):
+    if not _NOT_SECRET.isdisjoint(words):
         return None
+    if _FOREIGN.search(name.replace("_", " ").lower()):
+        return "password"
     # What is set in the environment may have more behind it: `SECRET_KEY_BASE`.
     for last in range(len(words), 0 if name.isupper() else len(words) - 1, -1):
         if words[last - 1] == "key" and last > 1 and words[last - 2] in _KEYS:
             return "key"
-        if (kind := _KINDS.get(words[last - 1])) and not (words[last - 1] == "pass" and last == 1):
+        kind = _KINDS.get(words[last - 1])
+        if words[last - 1] == "pass" and (
+            last == 1 or not (name.isupper() or words[last - 2] in _LOGINS)
+        ):
+            continue
+        if kind is not None:
             return kind
     return None
 
