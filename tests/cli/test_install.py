@@ -519,7 +519,7 @@ def test_a_project_is_left_without_copies_and_without_what_is_empty(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, client: str
 ) -> None:
     folder = home / "app"
-    (folder / PROJECT_FILES[client]).parent.mkdir(parents=True)
+    folder.mkdir()
     monkeypatch.chdir(folder)
     (home / "bin").mkdir()
     (home / "bin/orbiter-memory").touch(mode=0o755)
@@ -528,11 +528,58 @@ def test_a_project_is_left_without_copies_and_without_what_is_empty(
 
     for user in ("ann", "bob"):
         cli.ok("install", client, "--project", "--force", "--user", user, *hooks)
-    cli.ok("uninstall", client, "--project")
+    made = [path for path in folder.rglob("*") if path.is_file()]
+    shown = cli.ok("uninstall", client, "--project", "--dry-run")
+    assert all(path.is_file() and f"would remove {path}" in shown for path in made)
+    done = cli.ok("uninstall", client, "--project")
 
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert [path.name for path in files if ".bak" in path.name] == []
-    assert {"".join(path.read_text().split()) for path in files} <= {"{}", ""}
+    assert made
+    assert all(f"removed {path}" in done for path in made)
+    assert [*folder.iterdir()] == []
+
+
+def test_the_folder_of_a_removed_file_stays_if_others_use_it(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install_from(monkeypatch, None)
+    monkeypatch.chdir(home)
+    cli.ok("install", "cursor", "--project", "--via", "uvx")
+    other = home / ".cursor/rules"
+    other.touch()
+
+    cli.ok("uninstall", "cursor", "--project")
+
+    assert [*(home / ".cursor").iterdir()] == [other]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"model": "x"}', '{ "model": "x" }\n', '{\n  "model": "x"\n}\n', '{"a": 1, "b": {"c": []}}'],
+)
+def test_a_file_is_after_removal_what_it_was(cli: Cli, home: Path, text: str) -> None:
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir()
+    servers_file = home / ".claude.json"
+    settings.write_text(text)
+    servers_file.write_text(text)
+
+    cli.ok("install", "claude-code", "--hooks")
+    cli.ok("uninstall", "claude-code")
+
+    assert settings.read_text() == text
+    assert servers_file.read_text() == text
+
+
+def test_the_file_behind_a_link_is_emptied_and_stays(cli: Cli, home: Path) -> None:
+    real = home / "dotfiles.json"
+    real.write_text("{}")
+    (home / ".claude.json").symlink_to(real)
+
+    cli.ok("install", "claude-code")
+    cli.ok("uninstall", "claude-code")
+
+    assert (home / ".claude.json").is_symlink()
+    assert json.loads(real.read_text()) == {}
 
 
 @pytest.mark.parametrize(
@@ -701,9 +748,10 @@ VALUE = {"command": "c", "args": ["a"]}
     ("text", "wanted"),
     [
         ('{"s": {"n": 1}}', "{}"),
-        ('{"s": {"n": 1,}, "t": {}}', '{ "t": {}}'),
-        ('{"s": {"n": 1, "m": 2}}', '{"s": { "m": 2}}'),
-        ('{"s": {"m": 2, "n": 1}}', '{"s": {"m": 2 }}'),
+        ('{"s": {"n": 1,}, "t": {}}', '{"t": {}}'),
+        ('{"s": {"n": 1, "m": 2}}', '{"s": {"m": 2}}'),
+        ('{"s": {"m": 2, "n": 1}}', '{"s": {"m": 2}}'),
+        ('{ "t": 1, "s": { "n": 1 } }', '{ "t": 1 }'),
         ('{"s": {"m": 2, // two\n"n": {"x": []}\n}}', '{"s": {"m": 2 // two\n}}'),
         ('{"s": { // x\n  "n": 1 }}', '{"s": { // x\n   }}'),
         ('{"s": {\r\n\t"n": {\r\n\t},\r\n\t"m": 2\r\n}}', '{"s": {\r\n\t"m": 2\r\n}}'),

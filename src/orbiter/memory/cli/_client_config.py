@@ -250,6 +250,12 @@ class Change:
     """The entry of that name that is there, `None` if there is none."""
 
     @property
+    def is_removal(self) -> bool:
+        """Tell whether nothing is left in the file, so that it goes; what a link names stays."""
+        left = "".join(self.after.removeprefix(_BOM).split())
+        return self.before is not None and left in ("", "{}") and not self.path.is_symlink()
+
+    @property
     def is_needed(self) -> bool:
         """Tell whether anything is to be written."""
         return (self.before or "") != self.after
@@ -388,34 +394,50 @@ def _check_place(path: Path) -> None:
         raise StorageError(f"`{path}` is a folder, not a file; nothing was changed")
 
 
-def write(change: Change, *, has_backup: bool) -> Path | None:
-    """Write the file in one step; return the backup of what it was, if it was there.
+def write(change: Change, *, project: Path | None) -> Path | None:
+    """Write the file in one step, or remove it; return the backup of what it was, if it was there.
 
-    The file of a project has none: it would be committed, and the repository has what it was.
+    The file of a *project* has none: it would be committed, and the repository has what it was.
+    Below the project's folder, folders that are empty without the file go with it.
     """
     try:
-        return _write(change, has_backup=has_backup)
+        return _write(change, project)
     except OSError as exc:
         raise StorageError(
             f"`{change.path}` cannot be written: {exc}; nothing was changed"
         ) from exc
 
 
-def _write(change: Change, *, has_backup: bool) -> Path | None:
+def _write(change: Change, project: Path | None) -> Path | None:
     path = change.path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
     mode = _PRIVATE
     if change.before is not None:
         mode = stat.S_IMODE(path.stat().st_mode)
-        if has_backup:
+        if project is None:
             backup = _free(path)
             _put(backup, change.before, mode)
     now = path.read_bytes().decode("utf-8", "replace") if path.exists() else None
     if now != change.before:
         raise StorageError(f"`{path}` was changed by another program just now; run this again")
-    _put(path, change.after, mode)
+    if change.is_removal:
+        path.unlink()
+        _remove_empty_folders(change.path, project)
+    else:
+        _put(path, change.after, mode)
     return backup
+
+
+def _remove_empty_folders(path: Path, project: Path | None) -> None:
+    """Remove the folders of a file that are empty without it, up to that of the project."""
+    if project is None:
+        return  # a program's own folder
+    with suppress(OSError):  # one that is not empty, and so those around it
+        for folder in path.parents:
+            if folder == project:
+                break
+            folder.rmdir()
 
 
 def _free(path: Path) -> Path:

@@ -15,6 +15,7 @@ __all__ = ["FileSyntaxError", "find", "put", "remove"]
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _INDENT = re.compile(r"\n([ \t]+)\S")
+_LINE_END = re.compile(r"[ \t]*\r?\n")
 _DEEPEST = 200
 
 
@@ -88,7 +89,10 @@ def remove(text: str, path: tuple[str, str]) -> str:
 
 
 def _without(text: str, there: _Object, name: str) -> str:
-    """Return *text* without a member of *there*, its comma, and its lines if it has them alone."""
+    """Return *text* without a member of *there*, its comma, and its lines if it has them alone.
+
+    In a line with others, one gap between two members goes with it.
+    """
     reader = _Reader(text)
     start, end = there.names[name], there.members[name][1]
     comma = reader.skip(end)
@@ -100,10 +104,16 @@ def _without(text: str, there: _Object, name: str) -> str:
         text = f"{text[:comma]}{text[comma + 1 :]}"
         start, end = start - 1, end - 1
     line = text.rfind("\n", 0, start) + 1
-    rest = re.compile(r"[ \t]*\r?\n").match(text, end)
-    if rest is not None and not text[line:start].strip():
-        start, end = line, rest.end()
-    return f"{text[:start]}{text[end:]}"
+    before, after = text[:start], text[end:]
+    rest = _LINE_END.match(after)
+    if not text[line:start].strip():
+        if rest is not None:
+            before, after = text[:line], after[rest.end() :]
+    elif before.endswith("{"):  # the next one takes its place
+        after = after.lstrip(" \t")
+    else:
+        before = before.rstrip(" \t")
+    return f"{before}{after}"
 
 
 def _put(text: str, path: tuple[str, str], value: object) -> str:

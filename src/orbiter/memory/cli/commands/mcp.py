@@ -198,7 +198,7 @@ def install(  # noqa: PLR0913 - each is an option
         run.out.text(f"{program.title} has it already: {_paths(changes)}")
         return
     needed = [each for each in changes if each.is_needed]
-    _write(run, needed, env, dry_run=dry_run, has_backup=not project)
+    _write(run, needed, env, dry_run=dry_run, project=folder)
     if dry_run:
         return
     run.out.text(program.then)
@@ -239,7 +239,7 @@ def uninstall(
     needed = [each for each in changes if each.is_needed]
     if not needed:
         raise NotThereError(f"{program.title} does not have it: {_paths(changes)}")
-    _write(run, needed, {}, dry_run=dry_run, has_backup=not project)
+    _write(run, needed, {}, dry_run=dry_run, project=folder)
 
 
 def _write(
@@ -248,18 +248,19 @@ def _write(
     env: dict[str, str],
     *,
     dry_run: bool,
-    has_backup: bool,
+    project: Path | None,
 ) -> None:
     from orbiter.memory.cli._client_config import write  # noqa: PLC0415
 
     for change in changes:
         if dry_run:
-            run.out.text(f"would write {change.path}")
+            run.out.text(f"would {'remove' if change.is_removal else 'write'} {change.path}")
             run.out.text(_hidden(change, env))
             continue
-        backup = write(change, has_backup=has_backup)
+        done = "removed" if change.is_removal else "wrote"
+        backup = write(change, project=project)
         note = f", the old file is {backup.name}" if backup else ""
-        run.out.text(f"wrote {change.path}{note}")
+        run.out.text(f"{done} {change.path}{note}")
 
 
 def _plan_hooks(client: Client, folder: Path | None, command: list[str]) -> "Change":
