@@ -208,7 +208,7 @@ class _Quoted:
         problems: list[str] = []
         if await are_quoted(self.store, self.owner, self.texts):
             way = "`forget` them permanently, too"
-            problems.append(f"answers of tools quote what was erased; {way}")
+            problems.append(f"answers of tools, or calls of them, quote what was erased; {way}")
         with silently():
             logs = await quoting_logs(self.store, self.owner, quotes_of(self.texts), self.ids)
         way = "delete the conversation there, or erase its session"

@@ -1,8 +1,9 @@
 """Quotations in key-value entries: what frameworks log of their messages repeats memories, too.
 
 An erasure takes out of entries that are JSON, or lines of it, what stands behind a fence, and all
-that repeats an erased text where an entry names the message it is of. What is written otherwise,
-such as a checkpoint of LangGraph, is searched: the report says that it quotes what is gone.
+that repeats an erased text where an entry names the message it is of, also in calls of our tools.
+What is written otherwise, such as a checkpoint of LangGraph, is searched: the report says that it
+quotes what is gone.
 """
 
 import json
@@ -13,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.quotations import Quotes, strike, strike_fences, strike_values
+from orbiter.memory.agent.quoted_arguments import strike_calls
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import VersionConflict
 from orbiter.memory.model.fences import fence_spans
@@ -89,7 +91,9 @@ def _is_within(scope: MemoryMetadata, wide: MemoryMetadata) -> bool:
 def _is_quoting(value: bytes, quotes: Quotes, ids: Set[str]) -> bool:
     """Tell whether an entry repeats what *quotes* finds: anywhere, if it names one of *ids*."""
     text = value.decode(errors="replace")
-    if not ids.isdisjoint(_NAME.findall(text)) and quotes(text):
+    if not ids.isdisjoint(_NAME.findall(text)) and (
+        quotes(text) or _struck(value, quotes, ids) != value
+    ):
         return True
     return any(quotes(text[start:end]) for start, end in fence_spans(text))
 
@@ -101,10 +105,12 @@ def _struck(value: bytes, quotes: Quotes, ids: Set[str]) -> bytes:
     lines = []
     for line in value.split(b"\n"):
         try:
-            read = json.loads(line)
+            read, struck = json.loads(line), json.loads(line)
         except (ValueError, RecursionError):
             lines.append(line)
             continue
-        struck = strike_values(read, change)
+        if is_named:
+            strike_calls(struck, quotes, change)  # first, as the others take their JSON for a text
+        struck = strike_values(struck, change)
         lines.append(line if struck == read else json.dumps(struck).encode())
     return b"\n".join(lines)

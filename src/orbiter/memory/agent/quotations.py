@@ -3,7 +3,8 @@
 They go when the memory is forgotten or erased. The answer stays where it is, so that its
 conversation is as legal as before, with a word in the place of each line that repeats the memory.
 No earlier version of it is kept, or that would hold what an erasure has to remove. Of other
-messages only what stands behind a fence goes, and what a provider says that our server answered.
+messages only what stands behind a fence goes, what a provider says that our server answered, and
+what the model gave our tools.
 """
 
 import json
@@ -14,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from orbiter.memory.agent._updates import Changed, pages
+from orbiter.memory.agent.quoted_arguments import STRUCK, are_in_calls, strike_calls
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.model.audit import silently
 from orbiter.memory.model.copying import copy_item, copy_value
@@ -21,9 +23,11 @@ from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.fences import DATA, fence_spans
 from orbiter.memory.model.items import (
     QUOTES,
+    AIMemory,
     MemoryItem,
     MemoryMetadata,
     ToolMemory,
+    calls_of,
     is_own_output,
 )
 from orbiter.memory.model.own_output import HOSTED_TEXT, hosted_answers
@@ -31,7 +35,6 @@ from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 
 __all__ = [
-    "STRUCK",
     "Quotes",
     "are_quoted",
     "owner_of",
@@ -43,9 +46,6 @@ __all__ = [
     "strike_values",
     "texts_of",
 ]
-
-STRUCK = "(forgotten)"
-"""What stands in the place of a line that repeated a memory."""
 
 _OTHERS = ("system", "human", "ai")
 _FEW = 20
@@ -63,7 +63,8 @@ _SAYS = 3
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _HEAD = re.compile(r"^(?:\[[^\]]*\]|[-*]) *")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
+"""A key such as `home_city` is told as two words."""
 
 
 def owner_of(scope: MemoryMetadata | None) -> MemoryMetadata | None:
@@ -143,7 +144,7 @@ async def _quoting(
     for condition in conditions:
         for gone in (False, True) if forgotten and keeps_versions(store) else (False,):
             for item in await _found(store, condition, forgotten=gone):
-                if any(map(quotes, _repeated(item))):
+                if _is_quoting(item, quotes):
                     yield item
 
 
@@ -151,6 +152,11 @@ async def _found(store: Store, condition: Query, *, forgotten: bool) -> list[Mem
     with silently():
         found = pages(store, condition, are_removed=False, forgotten=forgotten)
         return [item async for page in found for item in page]
+
+
+def _is_quoting(item: MemoryItem, quotes: Quotes) -> bool:
+    calls = [item.native, calls_of(item)]
+    return are_in_calls(calls, quotes, partial(strike, quotes)) or any(map(quotes, _repeated(item)))
 
 
 def _repeated(item: MemoryItem) -> Iterable[str]:
@@ -239,6 +245,10 @@ def _without(item: MemoryItem, quotes: Quotes) -> MemoryItem:
     for part in hosted_answers(native):
         name = HOSTED_TEXT[part["type"]]
         part[name] = strike_values(part.get(name), partial(strike, quotes))
+    if isinstance(copy, AIMemory):
+        calls = copy_value(copy.tool_calls)
+        strike_calls([native, calls], quotes, partial(strike, quotes))
+        copy.__dict__.update(tool_calls=calls)
     copy.__dict__.update(
         content=change(item.content),
         native=strike_values(native, change),

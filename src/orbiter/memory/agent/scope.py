@@ -364,8 +364,8 @@ class ScopedMemory(MaintenanceMixin):
         `restore` brings it back. *query* is a text that it contains. Without any filter,
         *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. What our own tools
-        answered in the user's conversations says `(forgotten)` in its place. *progress* is called
-        with memories found so far, and 0.
+        answered and were given in the user's conversations says `(forgotten)` in its place.
+        *progress* is called with memories found so far, and 0.
 
         With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
         versions, vectors and index entries are erased, and `erasure` of the result says what was

@@ -27,7 +27,7 @@ from pydantic import (
 from orbiter.memory.errors import ItemTypeError, StatusError
 from orbiter.memory.model.display import html_table, not_a_dict, shortened
 from orbiter.memory.model.fences import has_fence, without_fences
-from orbiter.memory.model.own_output import hosted_answers, is_own_tool
+from orbiter.memory.model.own_output import hosted_answers, is_own_tool, own_calls
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -72,8 +72,8 @@ INDEXED_BY = "indexed_by"
 is by nothing: no index holds it, and no recall returns it. A list of texts is by each of these."""
 
 QUOTES = "quotes_memories"
-"""The key of `extra` that marks a message of the model in which a provider says what our server
-answered it: it is looked through when a memory is forgotten."""
+"""The key of `extra` that marks a message of the model which calls our tools, or in which a
+provider says what our server answered it: it is looked through when a memory is forgotten."""
 
 SCRIPTED = "scripted"
 """The key of `extra` that marks an answer which a program made of memories, without a model."""
@@ -402,8 +402,10 @@ def kept_extra(item: MemoryItem) -> dict[str, Any]:
     Other texts may be changed, and then say something; until then `index_texts` finds nothing.
     """
     extra = item.metadata.extra
-    if item.native and isinstance(item, AIMemory) and any(hosted_answers(item.native)):
-        return {**extra, QUOTES: True}
+    if isinstance(item, AIMemory) and (item.native or item.tool_calls):
+        said = [item.native, item.tool_calls]
+        if any(own_calls(said)) or any(hosted_answers(item.native)):
+            return {**extra, QUOTES: True}
     is_marked = isinstance(item, ToolMemory) and is_own_output(item)
     return {**extra, INDEXED_BY: False} if is_marked else extra
 

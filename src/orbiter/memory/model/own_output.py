@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from orbiter.memory.model.fences import has_fence
+from orbiter.memory.model.tool_calls import ARGUMENTS
 
-__all__ = ["AGENT_TOOLS", "HOSTED_TEXT", "MCP_TOOLS", "hosted_answers", "is_own_tool"]
+__all__ = ["AGENT_TOOLS", "HOSTED_TEXT", "MCP_TOOLS", "hosted_answers", "is_own_tool", "own_calls"]
 
 # The first five are those of `memory_tools`; `memory` is Claude's memory tool over a handle,
 # `load_memory` asks the memory service of the Agent Development Kit, `search_memory` the store of
@@ -72,6 +73,16 @@ def is_own_tool(name: str) -> bool:
     return name in AGENT_TOOLS or _SERVED.fullmatch(name.casefold()) is not None
 
 
+def own_calls(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the calls of our tools with arguments in the JSON *value*, of whatever provider."""
+    for part in _objects(value):
+        name = part.get("name") or part.get("tool_name")
+        if not isinstance(name, str) or not any(part.get(each) for each in ARGUMENTS):
+            continue
+        if is_own_tool(name) or is_own_tool(_served_name(part)):
+            yield part
+
+
 def hosted_answers(native: object) -> Iterator[dict[str, Any]]:
     """Yield what our MCP server answered where a provider calls it: a part of the model's message.
 
@@ -80,15 +91,17 @@ def hosted_answers(native: object) -> Iterator[dict[str, Any]]:
     called: set[str] = set()
     for part in _objects(native):
         kind = str(part.get("type"))
-        if kind in ("mcp_call", "mcp_tool_use"):
-            server = part.get("server_label") or part.get("server_name")
-            if is_own_tool(f"{server}__{part.get('name')}"):
-                called.add(str(part.get("id")))
+        if kind in ("mcp_call", "mcp_tool_use") and is_own_tool(_served_name(part)):
+            called.add(str(part.get("id")))
         id = part.get("id" if kind == "mcp_call" else "tool_use_id")
         if kind in HOSTED_TEXT and (
             str(id) in called or has_fence(str(part.get(HOSTED_TEXT[kind])))
         ):
             yield part
+
+
+def _served_name(part: dict[str, Any]) -> str:
+    return f"{part.get('server_label') or part.get('server_name')}__{part.get('name')}"
 
 
 def _objects(value: object) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 from orbiter.memory.model.validation import check_json
 
 __all__ = [
+    "ARGUMENTS",
     "ToolCall",
     "are_answerable",
     "call_arguments",
@@ -22,6 +23,9 @@ __all__ = [
     "call_name",
     "call_rest",
 ]
+
+ARGUMENTS = ("arguments", "input", "args")
+"""The keys under which a call may have its arguments."""
 
 _MAX_ARGUMENTS = 2**20
 
@@ -110,7 +114,7 @@ def _body(call: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _arguments(call: Mapping[str, Any]) -> Any:
     body = _body(call)
-    for key in ("arguments", "input", "args"):
+    for key in ARGUMENTS:
         if body.get(key) is not None:
             return body[key]
     return {}
