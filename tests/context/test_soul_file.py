@@ -70,6 +70,8 @@ TEXTS = (
     "You are Nova, a kind cook.",
     "You are Ada.\n" * 500,
     "You are Ada.\nYou keep to rules.md",
+    "You read README.md",
+    "You read many files. " * 500 + "README.md",
     "---\nname: Nova\n---\nKind.",
     "Be kind / be brief",
 )
@@ -113,7 +115,10 @@ async def test_a_persona_is_read_again_by_a_memory_that_has_checked_it(soul: Pat
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        *((path, f"no persona at `{re.escape(path.removeprefix('./'))}`") for path in PATHS),
+        *(
+            (path, f"no persona at `{path.removeprefix('./')}`")
+            for path in ("SOUL.md", "./my soul")
+        ),
         ("Nova", "no persona at `Nova`"),
         ("いつも親切です。" * 60, "no persona at `いつも親切です。.*…`"),
         ("~nobody-of-that-name/soul", "no persona at `~nobody-of-that-name/soul`"),
@@ -126,7 +131,7 @@ async def test_a_persona_is_read_again_by_a_memory_that_has_checked_it(soul: Pat
         ("a \0b", "`persona`, line 1: U.0000"),
         (Path("\ud800"), "`persona` cannot be sent: lone surrogate"),
         (Soul(body="\ud800"), "`persona` cannot be sent: lone surrogate"),
-        (7, "`persona` must be a persona: .*, not 7"),
+        (7, "`persona` must be a persona: .* Markdown file, or a text; .*, not 7"),
         (b"You are Nova.", r"`persona` must be .*, not b'You are Nova\.'"),
         ({"name": "Nova"}, "`persona` must be .*, not {'name': 'Nova'}"),
         (["You are Nova."] * 99, r"`persona` must be .*, not \['You are Nova\.'.*…"),
@@ -144,7 +149,7 @@ def test_what_is_no_persona_is_refused_at_once_in_a_few_lines(
     assert re.match(told, str(refused.value))
     assert len(str(refused.value)) < 250
     if "line" not in told and "sent" not in told:
-        assert "give the path of a Markdown file, or a text itself" in str(refused.value)
+        assert "give the path of a Markdown file, or a text;" in str(refused.value)
     shown = [line for line in traceback.format_exception(refused.value) if "^^^" not in line]
     assert len("".join(shown).splitlines()) <= 20
 

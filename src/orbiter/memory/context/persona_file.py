@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import re
 import time
 from pathlib import Path
@@ -15,16 +16,12 @@ __all__ = ["SoulFile", "check_persona", "persona_of"]
 
 _RACY_NS = 2_000_000_000
 _MAX_SHOWN = 80  # characters in an error of what was given: it may be a whole persona
-_WAY = "give the path of a Markdown file, or a text itself as `Soul.parse(text)`"
-_PATH = lazy_pattern(
-    r"\S+"
-    r"|(?:[a-z]:|~|\.{1,2})?[/\\].*"
-    r"|.*\.(?:markdown|md|txt)",
-    re.IGNORECASE,
-)
-"""A text that is the path of a file: without white space, or one that begins or ends as paths do.
+_WAY = "give the path of a Markdown file, or a text; one without spaces as `Soul.parse(text)`"
+_PATH = lazy_pattern(r"\S+|(?:[a-z]:|~|\.{1,2})?[/\\].*", re.IGNORECASE)
+"""A text that is the path of a file: without white space, or one that begins as paths do.
 
 Whether there is such a file does not count: a wrong path must not become what the agent is told.
+Any other text, such as "You read README.md", is a path only if there is a file of that name.
 """
 
 
@@ -72,7 +69,7 @@ def persona_of(name: str, given: object) -> Soul | SoulFile | None:
     *name* is how an error calls what was given.
     """
     if isinstance(given, str):
-        given = Path(given) if _PATH.fullmatch(given) else Soul.parse(given, path=name)
+        given = Path(given) if _is_path(given) else Soul.parse(given, path=name)
     if isinstance(given, Path):
         check_sendable(name, str(given))
         return SoulFile(_at_home(given))
@@ -82,6 +79,11 @@ def persona_of(name: str, given: object) -> Soul | SoulFile | None:
     if given is not None:
         check_sendable(name, given.render())
     return given
+
+
+def _is_path(text: str) -> bool:
+    # `Path.is_file` raises for what is too long.
+    return _PATH.fullmatch(text) is not None or os.path.isfile(text)  # noqa: PTH113
 
 
 def check_persona(given: object) -> Soul | Path | None:
