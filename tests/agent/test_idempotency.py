@@ -1,6 +1,7 @@
 """A request under an `idempotency_key` is carried out once: in a race, and after a deletion."""
 
 import asyncio
+import unicodedata
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -166,7 +167,7 @@ async def test_what_says_the_same_is_stored_once(any_memory: AgentMemory, who: s
     first = await ann.remember("Ann keeps  bees", tags=["hobby"], dedupe=True)
 
     again = await ann.remember("ann likes green tea.", tags=["tea", "drink"], dedupe=True)
-    same = await ann.remember("ANN keeps\nbees!", importance=0.9, dedupe=True)
+    same = await ann.remember("ANN keeps\nbees!", dedupe=True)
 
     assert (again.id, again.content) == (plain.id, "Ann likes green tea")
     assert again.metadata.extra["tags"] == ["drink", "tea"]
@@ -177,6 +178,28 @@ async def test_what_says_the_same_is_stored_once(any_memory: AgentMemory, who: s
     await ann.remember("Ann keeps bees", extra={"since": 2019}, dedupe=True)
     await any_memory.scope(who, session_id="s").remember("Ann keeps bees", dedupe=True)
     assert len(await ann.list(limit=100)) == 8
+
+
+async def test_of_what_is_said_twice_the_higher_importance_is_kept(any_alice: ScopedMemory) -> None:
+    first = await any_alice.remember("I like tea", dedupe=True)
+    for importance, kept in ((0.4, 0.4), (0.9, 0.9), (0.2, 0.9), (None, 0.9)):
+        again = await any_alice.remember(
+            "I like tea", dedupe=True, tags=[f"t{importance}"], importance=importance
+        )
+        assert again.id == first.id
+        assert again.metadata.extra["importance"] == kept
+
+    (item,) = await any_alice.list()
+    assert item.metadata.extra["importance"] == 0.9
+    assert len(item.metadata.extra["tags"]) == 4
+
+
+async def test_the_same_text_composed_otherwise_is_stored_once(any_alice: ScopedMemory) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "Zoë’s café") for form in ("NFC", "NFD"))
+    for first, second in ((composed, decomposed), (f"{decomposed} opens", f"{composed} opens")):
+        made = await any_alice.remember(first)
+        again = await any_alice.remember(second, dedupe=True)
+        assert again.id == made.id
 
 
 async def test_what_is_said_again_after_it_was_forgotten_or_changed_is_stored_again(

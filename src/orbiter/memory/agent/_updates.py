@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from unicodedata import normalize
 
 from orbiter.memory.agent.extraction_jobs import is_job
 from orbiter.memory.agent.hints import warn_of_used_key
@@ -318,15 +319,17 @@ async def insert_distinct(
     says. So writers who meet choose the same id, and the store lets one of them have it.
     """
     said = await apart(len(item.content) > SLICE, _meaning, item)
-    there = await store.search(
-        query=said[0][:_ASKED].strip(),
-        metadata=MemoryMetadata(**{name: getattr(scope, name) for name in SCOPE_FIELDS}),
-        memory_type=item.memory_type,
-        limit=_CANDIDATES,
-    )
-    for each in reversed(there):  # the oldest was first
-        if _says(each, item, said, scope):
-            return each, False
+    asked = said[0][:_ASKED].strip()
+    for query in dict.fromkeys((asked, normalize("NFD", asked))):  # it may be stored either way
+        there = await store.search(
+            query=query,
+            metadata=MemoryMetadata(**{name: getattr(scope, name) for name in SCOPE_FIELDS}),
+            memory_type=item.memory_type,
+            limit=_CANDIDATES,
+        )
+        for each in reversed(there):  # the oldest was first
+            if _says(each, item, said, scope):
+                return each, False
     for life in range(_MAX_LIVES):
         item_id = derived_id(scope, "same", *said, life)
         _prepare(item, item_id)
@@ -345,7 +348,7 @@ _Meaning = tuple[str, str, int, str]
 
 def _meaning(item: MemoryItem) -> _Meaning:
     """Return what makes two items one: their text without what says nothing, trust and labels."""
-    folded = " ".join(item.content.casefold().split())
+    folded = normalize("NFC", " ".join(item.content.casefold().split()))
     extra = {name: each for name, each in item.metadata.extra.items() if name not in _ASIDE}
     extra.pop("trust", None)
     labels = json.dumps(extra, sort_keys=True, default=str)
@@ -359,6 +362,29 @@ def _says(there: MemoryItem, item: MemoryItem, said: _Meaning, scope: MemoryMeta
     is_here = all(getattr(there.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS)
     is_told = lasts and is_here and there.status is MemoryStatus.ACCEPTED
     return is_told and _meaning(there) == said
+
+
+def joined_labels(there: MemoryItem, item: MemoryItem) -> dict[str, object]:
+    """Return what *item*, which says the same, changes of the labels of one that is there.
+
+    It gets the tags that it lacks, and the importance if that is higher.
+    """
+    own, new = there.metadata.extra, item.metadata.extra
+    joined: dict[str, object] = {}
+    tags = TagChange(new.get("tags") or (), ()).applied(there)
+    if tags != (own.get("tags") or []):
+        joined["tags"] = tags
+    importance, held = new.get("importance"), own.get("importance")
+    is_number = isinstance(held, int | float)
+    if importance is not None and not (is_number and held >= importance):
+        joined["importance"] = importance
+    return joined
+
+
+def join_labels(there: MemoryItem, item: MemoryItem) -> None:
+    """Give one that is there the labels of *item*; nobody has written it anew, so none signs it."""
+    unsigned = MemoryMetadata(**{name: getattr(there.metadata, name) for name in SCOPE_FIELDS})
+    there.metadata = within(unsigned, there.metadata, joined_labels(there, item))
 
 
 async def insert_many(

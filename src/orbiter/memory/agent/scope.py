@@ -20,6 +20,8 @@ from orbiter.memory.agent._updates import (
     insert_distinct,
     insert_many,
     insert_one,
+    join_labels,
+    joined_labels,
     remove,
     restore,
     tag_change,
@@ -131,9 +133,10 @@ class ScopedMemory(MaintenanceMixin):
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
-        same is returned instead, with the new tags as well: letter case, white space and a final
-        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
-        id that is stored replaces it.
+        same is returned instead, with the new tags as well and the higher importance: letter case,
+        white space, how accents are encoded and punctuation at the end (no question mark) aside,
+        of the same trust and `extra`; a key has no effect then. An item with an id that is stored
+        replaces it.
         """
         more = labels(tags, importance, source, extra, index=None if index is True else index)
         if type(what) is str and not more:  # as most are
@@ -162,9 +165,12 @@ class ScopedMemory(MaintenanceMixin):
         if is_new:
             self._core.events.emit_items("remembered", [stored])
             return stored
-        there, wanted = (each.metadata.extra.get("tags") for each in (stored, item))
-        missing = [tag for tag in wanted or () if tag not in (there or ())]
-        return await self.update(stored.id, add_tags=missing) if missing else stored
+        if not joined_labels(stored, item):
+            return stored
+        join = partial(join_labels, item=item)
+        joined = await change(store, self._scope, stored.id, join, expected_version=None)
+        self._core.events.emit_items("updated", [joined])
+        return joined
 
     @operation("remember_many")
     async def remember_many(  # noqa: PLR0913 - as for `remember`

@@ -223,9 +223,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
-        same is returned instead, with the new tags as well: letter case, white space and a final
-        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
-        id that is stored replaces it.
+        same is returned instead, with the new tags as well and the higher importance: letter case,
+        white space, how accents are encoded and punctuation at the end (no question mark) aside,
+        of the same trust and `extra`; a key has no effect then. An item with an id that is stored
+        replaces it.
         """
     def remember_many(
         self,
@@ -530,9 +531,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         the provider, if it should not be detected. With an *idempotency_key*, only the first call
         stores something. Calling again, after a timeout or a crash, returns what was stored, even
         if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
-        same is returned instead, with the new tags as well: letter case, white space and a final
-        full stop aside, of the same trust and `extra`; a key has no effect then. An item with an
-        id that is stored replaces it.
+        same is returned instead, with the new tags as well and the higher importance: letter case,
+        white space, how accents are encoded and punctuation at the end (no question mark) aside,
+        of the same trust and `extra`; a key has no effect then. An item with an id that is stored
+        replaces it.
         """
     def remember_many(
         self,
