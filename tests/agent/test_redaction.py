@@ -157,10 +157,46 @@ async def test_a_message_of_only_what_is_private_is_not_stored(open_memory: Open
     assert await chat.add(f"<private>{PIN}</private>") == []
     assert await chat.add([{"role": "user", "content": f" <private>{PIN}"}], format="openai") == []
     assert await chat.add([HumanMemory(content=f"<private>{PIN}")]) == []
-    assert await alice.remember_many([f"<private>{PIN}", "tea"]) == await alice.list()
     with pytest.raises(QueryError, match="all of it is marked as private"):
         await alice.remember(f"<private>{PIN}</private> ")
     assert await chat.items() == []
+
+
+@pytest.mark.parametrize("place", ["sqlite", "http"])
+async def test_many_of_which_one_is_private_are_refused_with_its_place(
+    tmp_path: Path, open_memory: Open, place: str
+) -> None:
+    file = tmp_path / "agent.db"
+    alice = open_memory(f"{SERVED}{file}" if place == "http" else file).scope("alice")
+    secret = f"<private>{PIN}</private>"
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": secret, "tool_calls": [call]}
+    for one in (secret, {"role": "user", "content": secret}, HumanMemory(content=secret)):
+        for key in (None, new_id()):
+            with pytest.raises(
+                QueryError,
+                match="^message 1: there is nothing to store: all of it is marked as private$",
+            ):
+                await alice.remember_many(["tea", one, "milk"], idempotency_key=key)
+    with pytest.raises(QueryError, match="^message 2: .* marked as private$"):
+        await alice.remember_many([asked, {"role": "tool", "tool_call_id": "c1", "content": "x"},
+            {"role": "user", "content": secret}])  # fmt: skip
+    with pytest.raises(QueryError, match="^message 0: .* marked as private$"):
+        await alice.remember_many([{"t": secret, "n": 1}], text="t")
+
+    assert await alice.list() == []
+    # Of these, something is left.
+    assert len(await alice.remember_many([asked, f"tea {secret}"])) == 2
+
+
+async def test_an_update_to_what_is_private_is_refused(open_memory: Open) -> None:
+    alice = open_memory("memory://").scope("alice")
+    item = await alice.remember("tea")
+
+    with pytest.raises(QueryError, match="all of it is marked as private"):
+        await alice.update(item.id, f"<private>{PIN}</private>")
+    assert [each.content for each in await alice.list()] == ["tea"]
+    assert (await alice.update(item.id, f"mint <private>{PIN}</private>")).content == "mint "
 
 
 async def test_what_is_private_may_reach_over_parts_of_a_message(open_memory: Open) -> None:
@@ -218,6 +254,7 @@ async def test_a_model_is_sent_what_is_private_and_a_resent_history_is_stored_on
         await client.chat.completions.create(model="m", messages=said)
         said.append({"role": "assistant", "content": f"noted {TOKEN}"})
 
+    assert TOKEN not in json.dumps(sent)
     assert PIN in json.dumps(sent[0])
     assert PIN not in json.dumps(sent[1:])
     answer = "noted [redacted: github token]"
@@ -376,7 +413,7 @@ async def test_a_fact_of_only_what_is_private_is_refused(open_memory: Open) -> N
     for value in (f"<private>{PIN}", [f"<private>{PIN}"], {"a": f" <private>{PIN}</private>"}):
         for op in ("set", "add"):
             with pytest.raises(QueryError, match="all of it is marked as private"):
-                await alice.facts.put("safe", value, op=op)  # type: ignore[arg-type]
+                await alice.facts.put("safe", value, op=op)
         with pytest.raises(QueryError, match="all of it is marked as private"):
             await alice.facts.propose("safe", value, source=said)
     assert await alice.facts.all() == {}

@@ -42,6 +42,19 @@ def test_words_without_quotes_are_one_memory(cli: Cli) -> None:
     assert (refused.exit_code, "give `-` as the text" in refused.stderr) == (2, True)
 
 
+def test_what_is_only_private_makes_no_store(cli: Cli) -> None:
+    for said, where in (
+        (("remember", "<private>7261"), ""),
+        (("remember", "green tea", "<private>the pin</private>"), "text 2: "),
+        (("facts", "put", "pin", "<private>7261"), ""),
+    ):
+        refused = cli(*said)
+
+        assert refused.exit_code == 2, said
+        assert f"{where}there is nothing to store: all of it is marked as private" in refused.stderr
+    assert "there is no store" in cli("list").stderr
+
+
 def test_lines_without_a_dash_say_that_it_is_missing(cli: Cli) -> None:
     refused = cli("remember", "--lines", stdin="tea\n")
 

@@ -17,6 +17,7 @@ from orbiter.memory.agent.hints import warn_of_used_key
 from orbiter.memory.agent.inputs import (
     EDITED,
     belongs,
+    check_not_private,
     check_text,
     derived_id,
     read_end,
@@ -131,6 +132,7 @@ def edit_of(
             _check_is_free(item)
         if content is not None:
             check_text(content, may_be_blank=item.memory_type == "file")
+            check_not_private(content)
             check_content(type(item), content)
             item.content = content
         if new or is_signed:

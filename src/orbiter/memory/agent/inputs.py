@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import groupby
@@ -47,6 +47,7 @@ __all__ = [
     "read",
     "read_end",
     "read_flag",
+    "read_many",
     "read_messages",
     "within",
 ]
@@ -242,6 +243,41 @@ def read_messages(
 
     With *open_calls* it goes on with a conversation: calls get ids, and results are those of calls.
     """
+    read_in = _read_all(what, scope, extra, format, as_human=as_human, open_calls=open_calls)
+    return without_private(read_in)
+
+
+def read_many(
+    things: Sequence[Given],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: "Format | None",
+) -> list[MemoryItem]:
+    """Return *things* as items of *scope*, in order, if none of them is private as a whole."""
+    items = _read_all(things, scope, extra, format, as_human=False)
+    kept = without_private(items)
+    if len(kept) < len(items):
+        from orbiter.memory.messages import OpenCalls  # noqa: PLC0415 - as below
+
+        for place, thing in enumerate(things):
+            with suppress(MessageError):  # a part of a message, which says nothing by itself
+                calls = OpenCalls(orphans="note")
+                alone = _read_all([thing], scope, {}, format, as_human=False, open_calls=calls)
+                if alone and not without_private(alone):
+                    raise QueryError(f"message {place}: {ALL_PRIVATE}")
+    return kept
+
+
+def _read_all(
+    what: Given | Sequence[Given],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: "Format | None",
+    *,
+    as_human: bool,
+    open_calls: "OpenCalls | None" = None,
+) -> list[MemoryItem]:
+    """Return *what* as `read_messages` does, with what is private."""
     is_list = isinstance(what, Sequence) and not isinstance(what, str | bytes)
     things: Sequence[Any] = what if is_list else [what]  # type: ignore[assignment]  # told above
     if isinstance(what, tuple) and len(what) == 2 and what[0] in _ROLES:
@@ -270,8 +306,7 @@ def read_messages(
         else:
             check_text(thing)
             items.append(item_of_text(MemoryItem, thing, within(scope, None, extra)))
-    items += _read_together(messages, scope, extra, format, open_calls)
-    return without_private(items)
+    return items + _read_together(messages, scope, extra, format, open_calls)
 
 
 def _read_together(

@@ -35,7 +35,7 @@ from orbiter.memory.agent.inputs import (
     labels,
     read,
     read_flag,
-    read_messages,
+    read_many,
 )
 from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import (
@@ -202,7 +202,7 @@ class ScopedMemory(MaintenanceMixin):
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
         more = labels(tags, importance, source, extra, index=read_flag(index))
-        load = partial(read_messages, scope=self._scope, extra=more, format=format, as_human=False)
+        load = partial(read_many, scope=self._scope, extra=more, format=format)
         is_much = has_many_values([things, more])
         items = await apart(is_much, lambda: load(rows_as_items(things, text)))
         date_items(items, created_at, expires)

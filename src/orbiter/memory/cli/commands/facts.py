@@ -132,6 +132,7 @@ async def put_fact(
     source: Origin = None,
 ) -> None:
     """Record a fact; what held before is kept with its time."""
+    from orbiter.memory.agent.inputs import check_not_private  # noqa: PLC0415 - as below
     from orbiter.memory.model.facts import FactMemory  # noqa: PLC0415 - `--help` needs it not
 
     text = read_stdin().strip() if value == "-" else value
@@ -144,6 +145,7 @@ async def put_fact(
     begin, end = read_when("valid-from", valid_from), read_when("valid-to", valid_to)
     # Before the store is opened: what cannot be kept must not make a file.
     FactMemory(key=key, value=parsed, valid_to=end, **({"valid_from": begin} if begin else {}))
+    check_not_private(parsed)
     async with run.scoped(meaning=False, creates=True) as memory:
         fact = await memory.facts.put(key, parsed, valid_from=begin, valid_to=end, source=source)
     _print(run, fact)

@@ -66,6 +66,7 @@ def check_all(things: Sequence[Thing], scope: Mapping[str, str], labels: Mapping
     for thing in things:
         try:
             inputs.check_text(thing.text)
+            inputs.check_not_private(thing.text)
             MemoryItem(content=thing.text)
         except ValueError as exc:  # both pydantic's and ours are
             where = f"{thing.origin}: " if thing.origin else ""

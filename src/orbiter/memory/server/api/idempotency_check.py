@@ -13,7 +13,7 @@ from typing import Any
 
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.chat_history import seed_of
-from orbiter.memory.agent.inputs import derived_id, labels, read, read_messages
+from orbiter.memory.agent.inputs import derived_id, labels, read, read_many, read_messages
 from orbiter.memory.agent.keywords import rows_as_items
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import QueryError
@@ -83,7 +83,7 @@ def _wanted(
     if call == "remember":
         return [read(arguments["what"], home.scope, more, form)]
     things = rows_as_items(arguments["things"], arguments.get("text"))
-    return read_messages(things, home.scope, more, form, as_human=False)
+    return read_many(things, home.scope, more, form)
 
 
 @dataclass(frozen=True, slots=True)
