@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, create_model
+from tests.agent.test_own_output import asking
 
-from orbiter.memory import AgentMemory, MemoryItem, ScopedMemory, sync
+from orbiter.memory import AgentMemory, MemoryItem, ScopedMemory, ShortTermMemory, sync
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.integrations.tools import memory_tools
@@ -118,6 +119,50 @@ async def test_a_memory_is_corrected_with_its_id_and_forgotten(alice: ScopedMemo
     assert corrected.content == "The cat is called Tom."
     assert forgotten.startswith("Forgotten.")
     assert list(await alice.list()) == []
+
+
+async def test_a_fact_is_forgotten_with_all_its_values(alice: ScopedMemory) -> None:
+    tools = memory_tools(alice)
+    for value in ("4710", "4711"):
+        await tools["know"]("gym.locker", value)
+    other = await alice.facts.put("gym.name", "Iron")
+    await alice.facts.put("gym.name", "Steel")
+    newest = await alice.facts.get("gym.locker")
+    assert newest is not None
+    told = await tools["recall"]("gym locker")
+    await alice.chat("old").add(asking("recall", told))
+
+    answer = await tools["forget"](newest.id)
+    past = await tools["forget"](other.id)
+
+    assert answer.startswith("Forgotten the fact gym.locker with all its values. The user can")
+    assert f"`restore` brings back {newest.id}" in answer
+    assert past.startswith("Forgotten. ")
+    assert await alice.facts.all() == {"gym.name": await alice.facts.get("gym.name")}
+    assert "471" not in str(await alice.recall("What is my gym locker code?"))
+    assert "471" not in (await alice.chat("new").context("What is my gym locker code?")).text
+    assert "471" not in str((await alice.chat("old").context("And now?")).messages())
+    assert (await alice.restore(newest.id)).content == "gym.locker: 4711"
+
+
+async def test_a_fact_that_has_ended_is_forgotten_whole(alice: ScopedMemory) -> None:
+    for value in ("4710", "4711"):
+        last = await alice.facts.put("gym.locker", value)
+    await alice.facts.end("gym.locker")
+
+    await memory_tools(alice)["forget"](last.id)
+
+    assert await alice.facts.get("gym.locker") is None
+    assert list(await alice.list()) == []
+
+
+async def test_a_store_that_keeps_nothing_says_so() -> None:
+    async with AgentMemory(store=ShortTermMemory(), embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        item = await alice.remember("The cat is called Tim.")
+        answer = await memory_tools(alice)["forget"](item.id)
+
+    assert answer == "Forgotten. This store keeps nothing that could be brought back."
 
 
 async def test_a_part_of_several_ids_changes_none_of_them(alice: ScopedMemory) -> None:

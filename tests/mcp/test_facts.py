@@ -61,7 +61,7 @@ async def test_a_hostile_value_stays_within_its_line(connect: Connect, alice: Sc
     assert "\n" not in told
 
 
-async def test_the_deletion_of_what_is_true_now_ends_the_fact(
+async def test_the_deletion_of_what_is_true_now_takes_all_values_with_it(
     connect: Connect, memory: AgentMemory, alice: ScopedMemory
 ) -> None:
     trip = memory.scope(user_id="alice", session_id="trip")
@@ -70,16 +70,19 @@ async def test_the_deletion_of_what_is_true_now_ends_the_fact(
     narrow = await trip.facts.put("home.city", "Rome")
     async with connect() as client:
         answered = await client.call_tool("memory_delete", {"id": paris.id})
-        past = await call(client, "memory_delete", id=oslo.id)
+        past = await refusal(client, "memory_delete", id=oslo.id)
+        found = await call(client, "memory_search", query="home city", min_relevance=0)
         theirs = await call(client, "memory_delete", id=narrow.id)
 
     assert await alice.facts.get("home.city") is None
     assert answered.structured_content["ended"] == "home.city"
     assert "no earlier one is true again" in text_of(answered)
-    assert answered.structured_content["restore"] == "orbiter-memory facts revert home.city"
-    assert past.get("ended") is None
+    assert answered.structured_content["restore"] == f"orbiter-memory restore {paris.id[-8:]}"
+    assert oslo.id in past
+    assert ["Rome" in each["text"] for each in found["results"]] == [True]
     assert theirs["ended"] == "home.city"
     assert await trip.facts.get("home.city") is None
-    reverted = await alice.facts.revert("home.city")
-    assert reverted is not None
-    assert reverted.value == "Paris"
+    await alice.restore(paris.id)
+    again = await alice.facts.get("home.city")
+    assert again is not None
+    assert again.value == "Paris"

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
 from orbiter.memory.agent.inputs import belongs, check_not_private, derived_id, labels, within
-from orbiter.memory.agent.interface import ScopedHandle, operation, session_of
+from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import ItemRef, Time, as_id, read_time
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
 from orbiter.memory.errors import (
@@ -45,7 +45,7 @@ from orbiter.memory.model.facts import (
 )
 from orbiter.memory.model.facts.assertion import FACT_OP, changed_values, op_of
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
+from orbiter.memory.model.query import check_instant, require_text
 from orbiter.memory.model.trust import (
     SOURCE_KINDS,
     lowest_source,
@@ -55,7 +55,7 @@ from orbiter.memory.model.trust import (
 )
 from orbiter.memory.model.validation import Json
 
-__all__ = ["Facts", "end_newest"]
+__all__ = ["Facts"]
 
 _LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
 _TRIES = 100
@@ -469,23 +469,6 @@ class Facts(FactsView):
         item = await change(store, self._scope, fact_id, edit, expected_version=None)  # type: ignore[arg-type]  # it is a fact
         self._core.events.emit_items("updated", [item])
         return item  # type: ignore[return-value]  # told above
-
-
-async def end_newest(handle: ScopedHandle, item: MemoryItem, *, source: str) -> FactMemory | None:
-    """End the fact of which *item* is what is true now; return *item*, or `None` if it is not that.
-
-    To forget it instead would make the value before it true again.
-    """
-    if not isinstance(item, FactMemory):
-        return None
-    names = {name: getattr(item.metadata, name) for name in SCOPE_FIELDS}
-    own = MemoryMetadata(**names, extra=handle.scope.extra)  # which signs what it writes
-    facts = Facts(session_of(handle)._replace(scope=own))
-    now = await facts.get(item.key)
-    if now is None or now.id != item.id:
-        return None
-    await facts.end(item.key, source=source)
-    return item
 
 
 class _Change(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent.facts import end_newest
+from orbiter.memory.agent.forgetting import forget_item
 from orbiter.memory.agent.short_ids import find_item, short_id
 from orbiter.memory.context.entries import default_trust, memory_entry, with_id
 from orbiter.memory.context.prompt_fence import new_mark, parse, render
@@ -212,18 +212,17 @@ class _Tools:
         return f"Changed; {short_id(item.id)} has version {item.version} now."
 
     async def forget(self, id: str) -> str:
-        """Remove a memory that is wrong, or that the user wants removed.
+        """Remove a memory that is wrong or that the user wants removed; a fact with all its values.
 
         Args:
             id: The id of the memory, as `recall` gave it.
         """
         item = await find_item(self._handle, id)
-        ended = await end_newest(self._handle, item, source=_SOURCE)
-        if ended is not None:
-            return f"Ended: {ended.key} has no value now. Earlier values did not become true again."
-        if not await self._handle.forget(item.id):
-            raise ItemNotFoundError(id)
-        return "Forgotten. The user can bring it back in the dashboard."
+        gone = await forget_item(self._handle, item)
+        what = "" if gone.key is None else f" the fact {gone.key} with all its values"
+        if not gone.is_kept:
+            return f"Forgotten{what}. This store keeps nothing that could be brought back."
+        return f"Forgotten{what}. The user can undo it: `restore` brings back {item.id}."
 
     async def know(self, key: str, value: str) -> str:
         """Record a fact that has one value at a time, such as where the user lives.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from mcp.types import CallToolResult
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from orbiter.memory.agent.facts import end_newest
+from orbiter.memory.agent.forgetting import Forgotten, forget_item
 from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.agent.short_ids import find_item, short_id
-from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.errors import QueryError
 from orbiter.memory.mcp._caller import source_of_call
 from orbiter.memory.mcp._rendering import (
     Memory,
@@ -31,7 +31,6 @@ from orbiter.memory.text.ranking import for_prompt
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.mcp._caller import HandleOfCall
-    from orbiter.memory.model.facts import FactMemory
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.recall import RecallResult
 
@@ -101,12 +100,12 @@ class Known(BaseModel):
 
 
 class Deleted(BaseModel):
-    """What `memory_delete` removed, or the fact that it ended."""
+    """What `memory_delete` removed, and how a person brings it back."""
 
     id: str
     restore: str
     ended: str | None = None
-    """The key of a fact, if this was its value: nothing is true of the key any more."""
+    """The key of a fact that went with all its values: nothing is true of the key any more."""
     repeats: list[str] = []
     """Ids of memories that say the same in the same words, and are still there."""
 
@@ -387,22 +386,18 @@ class MemoryTools:
         )
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
-        """Forget a memory, or end a fact. What says the same stays: the answer has the ids."""
+        """Forget a memory, or a fact with all values. What says the same stays, and is named."""
         handle = self._handle_of_call(ctx)
         item = await find_item(handle, id)
         id = item.id
-        ended = await end_newest(handle, item, source=source_of_call(ctx))
-        if ended is not None:
-            return _ended(ended)
-        if not await handle.forget(id):
-            raise ItemNotFoundError(id)
-        way = _restoring(short_id(id))
+        gone = await forget_item(handle, item)
+        way = _restoring(short_id(id)) if gone.is_kept else ""
         repeats = await _repeats_of(handle, item)
         names = ", ".join(plain(short_id(each)) for each in repeats)
         said = f"; {names} say the same and are still there: delete these, too" if repeats else ""
         return answer(
-            Deleted(id=id, restore=way, repeats=repeats),
-            f"forgotten; a person brings it back with `{way}`{said}",
+            Deleted(id=id, restore=way, ended=gone.key, repeats=repeats),
+            _told(gone, way) + said,
         )
 
 
@@ -441,17 +436,17 @@ def _restoring(item_id: str) -> str:
     return f"orbiter-memory restore {begin}{shlex.quote(item_id)}"
 
 
-def _ended(fact: "FactMemory") -> CallToolResult:
-    """Return what to tell of a fact that was ended in place of being forgotten."""
-    begin = "-- " if fact.key.startswith("-") else ""
-    way = f"orbiter-memory facts revert {begin}{shlex.quote(fact.key)}"
-    if not fact.key.isprintable():
-        way = "orbiter-memory facts revert KEY"
-    return answer(
-        Deleted(id=fact.id, restore=way, ended=fact.key),
-        f"ended: {plain(fact.key)} has no value now, and no earlier one is true again; its values "
-        f"are kept with their times, and a person undoes this with `{way}`",
-    )
+def _told(gone: Forgotten, way: str) -> str:
+    """Return what to tell of what was forgotten; *way* brings it back."""
+    what = "forgotten"
+    if gone.key is not None:
+        what += (
+            f": {plain(gone.key)} has no value now, and no earlier one is true again; its values "
+            "are in no recall and no context any more"
+        )
+    if not gone.is_kept:
+        return f"{what}; this store keeps nothing that could be brought back"
+    return f"{what}; a person brings {'it' if gone.key is None else 'this one'} back with `{way}`"
 
 
 def _nothing_answers(recalled: "RecallResult") -> str:
