@@ -6,7 +6,7 @@ import re
 import sys
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -355,6 +355,34 @@ async def test_a_number_erases_whom_it_names(local_memory: AgentMemory, who: str
 
     assert (await local_memory.erase(user_id=user)).items == 1
     assert await local_memory.scope(user).get(item.id) is None
+
+
+async def test_an_end_may_be_so_long_from_now(any_alice: ScopedMemory) -> None:
+    item = await any_alice.remember("tea")
+    for text, days in (("30d", 30), ("2W", 14), ("36h", 1.5)):
+        kept = await any_alice.remember(f"tea for {text}", expires=text)
+        item = await any_alice.update(item.id, expires=text)
+        for end in (kept.expires_at, item.expires_at):
+            assert end is not None
+            assert (
+                timedelta()
+                <= timedelta(days=days) - (end - datetime.now(UTC))
+                < timedelta(minutes=1)
+            )
+
+    for wrong in ("20", "2020-13", "202003", "99999999999w", "0d", "in 2040"):
+        with pytest.raises(QueryError, match="expires"):
+            await any_alice.remember("tea", expires=wrong)
+
+
+async def test_a_year_and_a_month_are_times(any_alice: ScopedMemory) -> None:
+    for text, month in (("2020", 1), ("2020-03", 3)):
+        fact = await any_alice.facts.put("city", text, valid_from=text, valid_to="2022")
+        assert fact.valid_from == datetime(2020, month, 1, tzinfo=UTC)
+        assert fact.valid_to == datetime(2022, 1, 1, tzinfo=UTC)
+    for wrong in ("20", "2020-13", "202003"):
+        with pytest.raises(QueryError, match="valid_from"):
+            await any_alice.facts.put("city", "Oslo", valid_from=wrong)
 
 
 async def test_times_may_be_iso_texts(any_memory: AgentMemory, who: str) -> None:

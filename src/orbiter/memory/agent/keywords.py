@@ -18,6 +18,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.validation import is_missing, plain_json, plain_time, plain_value
+from orbiter.memory.model.written_times import parse_iso, read_span
 
 __all__ = [
     "ArgumentReader",
@@ -49,6 +50,8 @@ ScopeId = str | int | UUID
 Time = datetime | date | str
 """A time, a day, or its ISO 8601 text such as `2026-11-16` or `2026-11-16T09:30+01:00`.
 
+Of a year or a month, `2020` or `2020-03`, it is the beginning. `expires` takes a time from now,
+too, such as `30d`.
 `since` and `until` take phrases, too, such as `yesterday`, `last week` or `3d`; a day or a phrase
 is included by both.
 """
@@ -110,6 +113,8 @@ _ROWS = "things"
 _LABELS = "extra"
 _NEVER = "never"
 _BOUNDS = ("since", "until")
+_END = "expires"
+_SPANS = "`30d`, "
 
 
 def as_name(value: object) -> object:
@@ -142,11 +147,11 @@ def read_time(name: str, value: Time | None) -> datetime | None:
         moment: datetime | None = plain_time(value)
         return moment
     try:
-        return datetime.fromisoformat(value)
+        return parse_iso(value)
     except ValueError:
         raise QueryError(
-            f"`{name}` must be a datetime, or a text such as `2026-11-16` or "
-            f"`2026-11-16T09:30+01:00`, not {value!r}"
+            f"`{name}` must be a datetime, or a text such as {_SPANS if name == _END else ''}"
+            f"`2026-11-16` or `2026-11-16T09:30+01:00`, not {value!r}"
         ) from None
 
 
@@ -228,7 +233,7 @@ def _with_named_times(
 
 def _is_time(text: str) -> bool:
     try:
-        datetime.fromisoformat(text)
+        parse_iso(text)
     except ValueError:
         return False
     return True
@@ -285,6 +290,14 @@ def _moment_of(place: str, value: Any) -> datetime:
         return read_time("created_at", value)  # type: ignore[no-any-return]
     except QueryError as exc:
         raise QueryError(f"{place}: {exc}") from None
+
+
+def _as_time(name: str, value: Any) -> Any:
+    """Return the time that an argument means; `expires` may be one from now, or never."""
+    if name in _BOUNDS:
+        return as_bound(name, value)
+    span = read_span(value) if name == _END and isinstance(value, str) else None
+    return (value if value == _NEVER else read_time(name, value)) if span is None else span
 
 
 class Keywords:
@@ -365,8 +378,7 @@ class ArgumentReader:
         if name not in self._special:
             return value
         if name in self._times:
-            read = as_bound if name in _BOUNDS else read_time
-            return read(name, value) if value != _NEVER or name in _BOUNDS else value
+            return _as_time(name, value)
         if name in SCOPE_FIELDS:
             return as_name(value)
         if name in (_ROWS, _LABELS):

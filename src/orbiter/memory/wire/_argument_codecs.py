@@ -1,6 +1,5 @@
 """Codecs of arguments: filters, expiry, status, minimum trust, extra fields."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +8,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.model.validation import plain_time, to_utc
+from orbiter.memory.model.written_times import SPAN, read_span
 from orbiter.memory.recall.time_bounds import UNDERSTOOD, read_bound
 from orbiter.memory.wire._item_codecs import status_schema
 from orbiter.memory.wire.codecs import INSTANT, TIME, Codec, must_be_object, optional, short_repr
@@ -19,9 +19,6 @@ _MAX_VALUES = 2_000
 
 _MAX_SECONDS = 100 * 366 * 86_400.0
 """A hundred years."""
-
-_SPAN = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhdw])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def _dump_where(value: Any) -> Any:
@@ -91,10 +88,10 @@ def _load_expires(value: Any) -> Any:
         return value
     seconds = value
     if isinstance(value, str):
-        span = _SPAN.fullmatch(value)
+        span = read_span(value)
         if span is None:
             return _load_end(value)
-        seconds = float(span[1]) * _SECONDS[span[2]]
+        seconds = span.total_seconds()
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise ValueError(_must_be(value))  # noqa: TRY004 - what codecs raise
     if not abs(seconds) <= _MAX_SECONDS:
@@ -127,7 +124,7 @@ EXPIRES: Codec[Any] = Codec(
         "anyOf": [
             *TIME.schema()["anyOf"],
             {"type": "number", "exclusiveMinimum": 0, "maximum": _MAX_SECONDS},
-            {"type": "string", "pattern": f"^{_SPAN.pattern}$"},
+            {"type": "string", "pattern": f"^{SPAN.pattern}$"},
             {"type": "string", "const": "never"},
         ],
     },

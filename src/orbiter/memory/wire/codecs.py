@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.validation import check_text, to_utc
+from orbiter.memory.model.written_times import parse_iso
 
 __all__ = [
     "ETAG",
@@ -171,7 +172,7 @@ INSTANT: Codec[datetime] = Codec(
 
 def _load_time(value: Any) -> datetime:
     try:
-        return to_utc(datetime.fromisoformat(value))
+        return to_utc(parse_iso(value))
     except (TypeError, ValueError):
         raise ValueError(
             "must be a time such as `2024-05-31T12:00:00Z`, or a day such as `2024-05-31`, not "
