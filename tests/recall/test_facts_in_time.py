@@ -43,6 +43,34 @@ async def test_what_held_at_the_time_asked_about_comes_first(mode: RecallMode) -
     assert _values(before)[0] == "Berlin"
 
 
+ENDED = _fact("", _day(2025, 1), is_end=True)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "words", "meaning"])
+async def test_what_has_ended_hardly_answers_about_now_newest_first(mode: RecallMode) -> None:
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(256)) as store:
+        await store.add_many([BERLIN, LIMA, PARIS, ENDED])
+
+        now = await recall(store, "What is my home city?", scope=ANN, mode=mode, now=NOW)
+        today = await recall(store, "my home city today", scope=ANN, mode=mode, now=NOW)
+        past = await recall(store, "Which was my home city?", scope=ANN, mode=mode, now=NOW)
+        then = await recall(store, "my home city in 2021", scope=ANN, mode=mode, now=NOW)
+
+    assert _values(now) == sorted([LIMA.value, PARIS.value, BERLIN.value], key=_begins)
+    assert max(hit.relevance for hit in [*now, *today]) <= 0.3
+    assert all(", ended (" in hit.passage for hit in now)
+    assert all(hit.shown.content.endswith(", ended") for hit in now)
+    assert max(hit.relevance for hit in past) > 0.3
+    assert _values(then)[0] == "Lima"
+    assert then[0].relevance > 0.3
+
+
+def _begins(value: object) -> float:
+    """Return by what values are the newest first."""
+    begun = {fact.value: fact.valid_from.timestamp() for fact in (LIMA, PARIS, BERLIN)}
+    return -begun[str(value)]
+
+
 async def test_what_held_then_is_brought_in_if_only_another_value_was_found() -> None:
     async with SQLiteMemoryStore(":memory:") as store:
         await store.add_many([PARIS, LIMA, BERLIN])

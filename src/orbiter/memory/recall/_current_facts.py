@@ -117,7 +117,7 @@ async def judged(
             candidates.question,
             fact,
             values,
-            answers=_answers(fact, known[_key(fact)].first, candidates.question),
+            answers=_answers(fact, known[_key(fact)].first, candidates.question, asked.now),
             has_begun_then=any(a <= spans[fact.id].start < b for a, b in times),
         )
 
@@ -293,9 +293,15 @@ def _placed(
             elif there.score != place:
                 changed[fact.id] = _with(there, place - there.score)
         spans = known[key].spans
-        if not known[key].first:  # nothing holds: what did is all there is to tell
+        if not known[key].first:  # nothing holds: what did is all there is to tell, newest first
             coming = [one for one in worthy.values() if spans[one.item.id].start > asked.now]
             changed |= {one.item.id: _with(one, -_HELD) for one in coming}
+            if not candidates.question.times:
+                held = [one for name, one in worthy.items() if name not in changed]
+                held.sort(key=lambda one: spans[one.item.id].start, reverse=True)
+                for number, one in enumerate(held):
+                    place = best - _NEXT * min(number, 9)
+                    changed[one.item.id] = _with(one, place - one.score)
             continue
         spoken = _that_speak(list(worthy.values()), candidates.question, spans, asked.now)
         placed.silent.update(worthy.keys() - spoken)
@@ -331,18 +337,24 @@ def _that_speak(
     }
 
 
-def _answers(fact: FactMemory, first: Sequence[FactMemory], question: Question) -> bool | None:
+def _answers(
+    fact: FactMemory, first: Sequence[FactMemory], question: Question, now: datetime
+) -> bool | None:
     """Tell whether a fact holds at the time that is asked about; `None` if others may answer, too.
 
-    So they may if the past is asked for without a year, as in "before Munich", or its own value.
+    So they may if the past is asked for without a year, as in "before Munich", or its own value,
+    and where nothing held at the time that is named. What has ended is no answer about now.
     """
     if any(each.id == fact.id for each in first):
         return True
     if question.asks_before:
         return False
-    is_open = question.asks_when or (question.asks_past and not periods_asked(question.times))
+    times = periods_asked(question.times)
+    is_open = question.asks_when or (question.asks_past and not times)
+    if not first and question.times:
+        is_open = not any(start <= now <= end for start, end in times)
     is_named = not frozenset(_value_terms(fact)).isdisjoint(words.terms(question.text))
-    return None if is_open or is_named or not first else False
+    return None if is_open or is_named else False
 
 
 def _with(one: Scored, points: float) -> Scored:

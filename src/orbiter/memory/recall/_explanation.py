@@ -11,6 +11,7 @@ from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind
 
 __all__ = [
+    "ENDED",
     "FACT",
     "HOLDS",
     "LIKELY",
@@ -88,6 +89,8 @@ READER = "reranker"
 """The part that tells what a reranker says, whatever it counts."""
 LIKELY = "relevance"
 """The part that puts a note before messages that answer less, or a message before notes."""
+ENDED = ", ended"
+"""What is told behind a fact that holds no more, and that no other took the place of."""
 HOLDS = "holds"
 """What it tells of a fact without dates."""
 REPLACED, REPLACES = "replaced", "replaces"

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.display import Sheet, TableList, not_a_dict, printable, shortened
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
-from orbiter.memory.recall._explanation import Explanation
+from orbiter.memory.recall._explanation import ENDED, Explanation
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
 
@@ -96,7 +96,10 @@ class Hit:
             outdated.content = f"{outdated.content} (replaced since)"
             return outdated
         dated = copy_item(self.item)
-        dated.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
+        end = self.span.end
+        if end is not None and self.replaced_by is None and end <= datetime.now(UTC):
+            dated.__dict__.update(content=dated.content + ENDED)
+        dated.__dict__.update(valid_from=self.span.start, valid_to=end)  # a copy
         return dated
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._candidate_pool import as_shown, as_stored, is_talk
-from orbiter.memory.recall._explanation import LIKELY, Explanation, Reason, passage_of
+from orbiter.memory.recall._explanation import ENDED, LIKELY, Explanation, Reason, passage_of
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
@@ -260,6 +260,8 @@ def _passage(candidates: Candidates, item: MemoryItem) -> str:
     from orbiter.memory.model.facts import dated  # noqa: PLC0415 - only where there are facts
 
     when = dated(span, now=candidates.now)
+    if span.end is not None and candidates.now is not None and item.id not in candidates.replaced:
+        passage += ENDED if span.end <= candidates.now else ""
     return f"{passage} ({when})" if when else passage
 
 
