@@ -85,7 +85,18 @@ ASSIGNED = [
     f'api_key="{made(16)}"', f"x-api-key: {made(32)}", f"OPENAI_API_KEY={made(20)}",
     f"https://h/x?token={made(12)}&user=bob", f"client_secret: {made(30)}",
     "export API_TOKEN=abc123", "PGPASSWORD=hunter2 psql -h db", "Passwort: hunter2",
+    "my password is hunter2", "My password is now: hunter2.", "the wifi password is 'hunter2'",
+    "The password for the wifi is hunter2", "mein Passwort ist hunter2",
+    "the API key is 9f8e7d6c5b4a", "password=letmein", "password: letmein", "- Password: letmein.",
+    "my password: correct-horse-battery", 'password="letmein in now"',
+    "password='it is \"letmein\"'", "secret=letmeinabc", "pw: hunter2", "PW: letmein",
+    "password: 12345678", "api key = 9f8e7d6c5b4a", "API key: 9f8e7d6c5b4a",
+    "access token: 9f8e7d6c5b4a", '{"access_token": "abcdefabcdef"}',
+    '{"password": "letmein in now"}', '{"client_secret": "abcdefabcdef"}',
+    "mot de passe: soleil99", "Mot de passe : soleil99", "contraseña: hunter2", "пароль: hunter2",
+    "密码：hunter2", "db.password=letmein&user=bob", "mot_de_passe=soleil99",
 ]  # fmt: skip
+VALUES = ("hunter2", "letmein", "s3cret", "Tr0ub4dor", "abc123", "abcdef", "9f8e", "soleil99")
 ORDINARY = """
 My password is somewhere in the drawer|Password: required|The secret: be kind|token_count: 4096
 max_tokens=4096|password = getpass()|password = hashlib.sha256(raw).hexdigest()|password=password
@@ -95,6 +106,16 @@ postgresql://ann:${PASSWORD}@db/x|sk-learn and scikit-learn|the key: practice ev
 public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5|password_file=/run/secrets/db|{"password": "****"}
 SHA d41d8cd98f00b204e9800998ecf8427e|0192f0c1-2b3a-7c4d-8e5f-60718293a4b5|primary_key=user_id_2024
 curl -u for a user, as in the manual: -u name|the machine is slow, login and password below
+password: see the wiki|the password is wrong|My password is required|The password is case-sensitive
+The password is at least 8 characters long|password: string, 12 to 72 characters
+Password is 8-20 letters|login(user=user, password=letters)|connect(password=value, host=host)
+password=secret_value, token=tok)|password: at home|the password is the name of my dog
+is my password safe?|Passwords: three ways to choose|Username and password: enter both below
+{"password": {"type": "string"}}|{"token": "understanding"}|The key is practice
+token: understanding|my secret is cinnamon|The secret: cinnamon|secret = cinnamon rolls
+Password: incorrect|Password: unknown|forgot password: click here|Password: expired.
+{"password": "<at least 8 characters>"}|the pass is 1200m high|a bus pass: 49 euros
+api key: see 1Password
 How do I reset my password: step 1, open the menu|const token = await getToken()|re_read_the_text
 """.strip().replace("\n", "|").split("|")  # fmt: skip
 
@@ -124,9 +145,7 @@ def test_what_is_assigned_to_the_name_of_a_secret_is_redacted(text: str) -> None
     assert "[redacted: " in new
     assert new.startswith(("first ", "first {"))
     assert new.endswith("\nthen")
-    assert not any(
-        value in new for value in ("hunter2", "letmein", "s3cret", "Tr0ub4dor", "abc123")
-    )
+    assert not any(value in new for value in VALUES)
     assert redact_secrets(new) == new
 
 
@@ -156,7 +175,9 @@ def test_a_second_pass_changes_nothing(text: str) -> None:
     assert redact_secrets(once) == once
 
 
-HOSTILE = ["-eyJ", "eyJa.", "sk-", "ghp_a", "-----BEGIN PRIVATE KEY-----", "password=", "a:",
+HOSTILE = ["password for a ", "password is ", "api key ", "mot de passe : ", 'password="a ',
+           "пароль: a",
+           "-eyJ", "eyJa.", "sk-", "ghp_a", "-----BEGIN PRIVATE KEY-----", "password=", "a:",
            "key: a ", "token:'", "https://a:", "://", "Bearer a", "password-", "%40pass=", "MTa.",
            "A" * 40 + " key=", "curl -u ", "machine a login ", "xoxb-1-",
            "-----BEGIN PRIVATE KEY-----\n" + "a" * 64]  # fmt: skip

@@ -460,13 +460,24 @@ FORMATS: tuple[SecretFormat, ...] = (
 
 _LITERALS = [(literal, each) for each in FORMATS for literal in each.literals]
 
+_IN_OTHER_LETTERS = "mot de passe|contrase\u00f1a|пароль|密码|密碼|パスワード"
+"""Names of passwords of more than one word, or with letters beside those of `_WORDS`."""
 _ASSIGNED = re.compile(
-    r"(?P<before>--|[?&;])?(?<![A-Za-z0-9_])(?P<name>[A-Za-z][A-Za-z0-9_.-]{1,60}+)\\?[\"'`]?"
-    r"(?P<gap>[ \t]{0,3}(?:=>|:=|[:=])[ \t]{0,3}|[ \t]{1,3})"
-    r"(?:(?P<open>\\?[\"'`])(?P<quoted>[^\"'`\\\n]{1,300}+)|(?P<bare>[^\s\"'`,;&<>(){}\[\]\\]{1,300}+))"
+    r"(?P<before>--|[?&;])?(?<![A-Za-z0-9_])"
+    rf"(?P<name>(?i:(?:api|access|private|secret) key|{_IN_OTHER_LETTERS})"
+    r"|[A-Za-z][A-Za-z0-9_.-]{1,60}+)"
+    r"(?:\\?(?P<key>[\"'`])|(?P<whose> (?:at|for|of|on|to)(?: [\w'-]{1,30}+){1,4}?))?"
+    r"(?P<gap>[ \t]{0,3}(?:=>|:=|[:=：])[ \t]{0,3}"
+    r"|[ \t]{1,3}(?P<says>is|was|ist|lautet|est|es)(?: now)?:?[ \t]{1,3}"
+    r"|(?(whose)(?!)|[ \t]{1,3}))"
+    r"(?:\\?(?P<mark>[\"'`])(?P<quoted>(?:(?!(?P=mark))[^\\\n]){1,300}+)"
+    r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]\\]{1,300}+))"
 )
-"""A name, and the value that it is given or is the option of a command for."""
-_HINTS = ("pass", "pwd", "secret", "key", "token", "credential", "kennwort", "contrase", "senha")
+"""A name, and the value that it is given, is said to have, or is the option of a command for."""
+_HINTS = (
+    "pass", "pwd", "pw", "secret", "key", "token", "credential", "kennwort", "contrase", "senha",
+    "wachtwoord", "пароль", "密码", "密碼", "パスワード"
+)  # fmt: skip
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _KINDS = {
     **dict.fromkeys(("password", "passwd", "passphrase", "passcode", "pwd", "pass"), "password"),
@@ -488,8 +499,7 @@ _NOT_SECRET = frozenset(
      "show", "stop", "ttl", "type", "unk", "uri", "url", "use", "version")
 )  # fmt: skip
 """Words in a name by which it holds no secret: `token_count`, `PASSWORD_FILE`."""
-_FOREIGN = re.compile(r"(?:mot de passe|contrase\u00f1a|пароль|密码|密碼|パスワード)$")
-"""Passwords by more than one word, or by letters beside those of `_WORDS`."""
+_FOREIGN = re.compile(f"(?:{_IN_OTHER_LETTERS})$")
 _WHOSE = re.compile(r"[ _](?:at|for|of|on|to)[ _]|[(\[]", re.IGNORECASE)
 """What begins to say whose a secret is: `password for the wifi`."""
 _LOGINS = frozenset(
@@ -507,10 +517,16 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 """What stands for a value, such as `<token>`, `xxxxxxxx` or `my-slack-token`."""
+_PLAIN = re.compile(r"[^\W_](?:[^\WA-Z_]|-)*")
+"""A word, a number or several with hyphens; other capitals and `_` are in names of programs."""
+_STATES = frozenset(
+    ("changed", "correct", "default", "empty", "encrypted", "expired", "forgotten", "hashed",
+     "incorrect", "invalid", "missing", "password", "protected", "unknown", "wrong")
+)  # fmt: skip
+"""Words that tell of a password, or stand where one is asked for."""
 _CODE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$")
 """What a program calls a value, such as `req.body.token`."""
-_MIN_ENTROPY = 3.0
-"""Bits for each character; words of English have less at this length."""
+_MOST_BEHIND = 80
 
 
 def kind_under(name: str, value: str) -> str | None:
@@ -534,10 +550,8 @@ def kind_under(name: str, value: str) -> str | None:
 def redact_secrets(text: str) -> str:
     """Return *text* with `[redacted: github token]` and the like in place of each secret."""
     likely = dict.fromkeys([each for literal, each in _LITERALS if literal in text])
-    has_names = False
-    if ":" in text or "=" in text or "--" in text:
-        lower = text.lower()
-        has_names = any([hint in lower for hint in _HINTS])  # noqa: C419 - half the time
+    lower = text.lower()
+    has_names = any([hint in lower for hint in _HINTS])  # noqa: C419 - half the time
     if not likely and not has_names:
         return text
     reading = read_decoded(text)
@@ -563,7 +577,7 @@ def _assigned(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield where the value of a secret's name stands, and what it is."""
     at = 0
     while match := _ASSIGNED.search(text, at):
-        at = match.end("gap")  # a value may be a name: `set password=…`
+        at = match.end("name")  # what follows may be a name: `set password=…`
         kind = _kind_of(match["name"])
         if kind is None or not (match["gap"].strip() or match["before"] == "--"):
             continue
@@ -599,24 +613,46 @@ def _kind_of(name: str) -> str | None:
 
 def _is_secret(value: str, kind: str, match: re.Match[str]) -> bool:
     """Tell whether *value* may be what the name of *match* says; words of a sentence are not."""
-    if len(value) < 4 or value.lower() == match["name"].lower():
+    name, is_quoted = match["name"], match["quoted"] is not None
+    if is_quoted and match["key"] is not None:  # JSON: nothing else is said there
+        return kind_under(name, value) is not None
+    is_other = len(value) < 4 or value.lower() == name.lower()
+    if is_other or _PLACEHOLDER.match(value) or _CODE.match(value):
         return False
-    if _PLACEHOLDER.match(value) or _CODE.match(value):
-        return False
-    is_set = match["gap"] == "=" or match["before"] is not None
-    if match["quoted"] is not None and (kind == "password" or re.search(r"\s", value)):
-        return "passphrase" in match["name"].lower() or not re.search(r"\s", value)
-    if is_set and (match["name"].isupper() or match["before"] is not None):
-        return kind == "password" or len(value) >= 6
+    if is_quoted and re.search(r"\s", value):
+        is_given = kind == "password" and match["gap"].strip() == "="
+        return is_given or "passphrase" in name.lower()
+    is_option = match["before"] is not None or (match["gap"] == "=" and name.isupper())
     has_letter = re.search(r"[A-Za-z]", value) is not None
     is_mixed = has_letter and re.search(r"[0-9]", value) is not None
     if kind == "password":
-        return is_mixed or (has_letter and re.search(r"\w[!@#$%^&*?+~]", value) is not None)
-    least, entropy = (6, 0.0) if is_set else (8, 0.0) if match["quoted"] else (12, _MIN_ENTROPY)
-    least, entropy = (least, entropy) if is_mixed else (20, _MIN_ENTROPY + 0.5)
-    return len(value) >= least and _entropy(value) >= entropy
+        has_sign = has_letter and re.search(r"\w[!@#$%^&*?+~]", value) is not None
+        is_clear = is_quoted or is_option or is_mixed or has_sign
+        return is_clear or _stands_alone(value, match, least=6)
+    if is_option:
+        return len(value) >= 6
+    least, entropy = (6, 0.0) if match["gap"] == "=" else (8, 0.0) if is_quoted else (12, 3.0)
+    least, entropy = (least, entropy) if is_mixed else (20, 3.5)
+    is_random = len(value) >= least and _entropy(value) >= entropy
+    is_set = kind == "secret" and match["gap"] == "="
+    return is_random or (is_set and _stands_alone(value, match, least=8))
+
+
+def _stands_alone(value: str, match: re.Match[str], *, least: int) -> bool:
+    """Tell whether a plain word is all that is said: `password: letmein` with nothing behind it."""
+    if len(value) < least or match["says"] or value.lower() in _STATES:
+        return False
+    if not _PLAIN.fullmatch(value):
+        return False
+    behind = match.string[match.start("bare") + len(value) :][:_MOST_BEHIND]
+    if match["gap"] == "=":
+        return re.match(r"[.!]?(?:[\s;&]|$)", behind) is not None
+    return ":" in match["gap"] and re.match(r"[.!]?[ \t]*(?:[\r\n]|$)", behind) is not None
 
 
 def _entropy(value: str) -> float:
-    """Return the entropy of the characters of *value* in bits for each."""
+    """Return the entropy of the characters of *value* in bits for each.
+
+    Words of English have less than 3 where they are as long as a token.
+    """
     return -sum(n / len(value) * math.log2(n / len(value)) for n in Counter(value).values())
