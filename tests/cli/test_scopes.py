@@ -130,11 +130,32 @@ def test_where_a_scope_is_empty_it_says_whose_memories_there_are(
 ) -> None:
     nobody.remember("a secret of zoe", "--user", "zoe")
 
-    for args in (("list",), ("recall", "secret"), ("context", "What is secret?")):
+    for args in (
+        ("list",),
+        ("recall", "secret"),
+        ("context", "What is secret?"),
+        ("count", "tags"),
+        ("kv",),
+        ("duplicates",),
+        ("forget", "--query", "secret", "--yes"),
+    ):
         told = nobody(*args)
         assert told.exit_code == 0
         assert "there are some of `zoe`: `--user NAME`" in told.stderr, args
         assert "a secret" not in told.stdout + told.stderr
+
+
+def test_a_part_of_a_user_without_memories_says_so(nobody: Cli) -> None:
+    nobody.remember("a secret of zoe", "--user", "zoe")
+
+    for args in (("list",), ("recall", "secret"), ("forget", "--query", "secret", "--yes")):
+        told = nobody(*args, "--user", "zoe", "--agent", "other")
+        assert told.exit_code == 0
+        assert "no memories of user `zoe`, agent `other`; `--user zoe`" in told.stderr, args
+
+    assert nobody("list", "--user", "zoe", "--tag", "none").stderr == ""
+    nobody.remember("one of that agent", "--user", "zoe", "--agent", "other")
+    assert nobody("list", "--user", "zoe", "--agent", "other", "--tag", "none").stderr == ""
 
 
 def test_the_key_of_one_user_never_learns_of_others(nobody: Cli) -> None:

@@ -239,8 +239,17 @@ async def note_nothing(
         say(f"no memories of {run.target.describe()}, but {has}; {way}", kind="note")
     elif name is not None and not items and (ways := await _others(run, memory, name)):
         say(f"no memories of {run.target.describe()}{ways}", kind="note")
+    elif items and name is not None and await _is_empty_part(run, memory):
+        way = f"`--user {name}` alone is for all of this user's"
+        say(f"no memories of {run.target.describe()}; {way}", kind="note")
     else:
         run.out.note(text)
+
+
+async def _is_empty_part(run: CommandContext, memory: "AgentMemory") -> bool:
+    """Tell whether the scope is a part of a user's memories, and has none."""
+    scope = run.target.scope() or {}
+    return len(scope) > 1 and not (await memory.scope(**scope).stats()).items
 
 
 async def _others(run: CommandContext, memory: "AgentMemory", name: str) -> str:

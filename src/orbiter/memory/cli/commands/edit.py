@@ -15,7 +15,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._completion import complete_ids, complete_tags
 from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
-from orbiter.memory.cli._item_ids import find_id, find_ids, not_there, note_replaced
+from orbiter.memory.cli._item_ids import find_id, find_ids, not_there, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
     DryRun,
     Id,
@@ -172,7 +172,7 @@ async def forget(  # noqa: PLR0913 - the filters
             "or `--everything`; and not both"
         )
     note_replaced(run, query, where or "", *(tag or ()))
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         if ids:
             ids = await find_ids(run, memory, ids, repeats=True)
         if permanently:
@@ -191,6 +191,9 @@ async def forget(  # noqa: PLR0913 - the filters
                 )
             gone = list(result.items)
             missing = []
+            if not gone:
+                nothing = f"0 {'would be forgotten' if dry_run else 'forgotten'}"
+                await note_nothing(run, store, nothing, kind=kind)
             if gone and not dry_run and not yes:
                 lines = [shortened(said(item), 200) for item in gone]
                 if not is_agreed(run.out, f"forget {counted(len(gone))}", lines):
@@ -201,9 +204,9 @@ async def forget(  # noqa: PLR0913 - the filters
         run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in gone]})
     else:
         print_items(run.out, gone)
-    if gone or not missing:
-        how = "forgotten; `restore ID` undoes it" if gone else "forgotten"
-        run.out.note(f"{len(gone)} {'would be forgotten' if dry_run else how}")
+    if gone:
+        how = "would be forgotten" if dry_run else "forgotten; `restore ID` undoes it"
+        run.out.note(f"{len(gone)} {how}")
     return NOT_FOUND if missing else 0
 
 

@@ -10,6 +10,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR
+from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._options import DryRun, Since, Yes, read_when
 from orbiter.memory.cli._output import is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line, shortened
@@ -107,9 +108,11 @@ def _print_result(
 @command(app, "duplicates", reads=True)
 async def duplicates(run: CommandContext) -> None:
     """Show memories that say the same thing."""
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         with run.out.progress("comparing", unit="memories") as advance:
             groups = await memory.duplicates(progress=advance)
+        if not groups:
+            await note_nothing(run, store, "there are no duplicates")
     if run.out.is_json:
         run.out.data([[as_json(item) for item in group] for group in groups])
     elif run.out.is_plain():
@@ -125,5 +128,3 @@ async def duplicates(run: CommandContext) -> None:
             run.out.show(entry(mark, [text, *map(facts, group)]))
     if groups:
         run.out.note("`orbiter-memory evict --duplicates` keeps the first of each")
-    else:
-        run.out.note("there are no duplicates")

@@ -10,6 +10,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._completion import complete_fields
 from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
+from orbiter.memory.cli._item_ids import note_nothing
 from orbiter.memory.cli._options import Kind, Since, Until, Where, read_when, read_where
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, counted, dumps, moment, one_line, shortened, stored
@@ -109,7 +110,7 @@ async def count(
     limit: Limit = 50,
 ) -> None:
     """Count memories by the values of a field, most frequent first."""
-    async with run.scoped(meaning=False) as memory:
+    async with run.both(meaning=False) as (store, memory):
         counts = await memory.count_by(
             field,
             where=read_where(where),
@@ -118,6 +119,9 @@ async def count(
             until=read_when("until", until),
             limit=limit,
         )
+        if not counts:
+            nothing = f"no memory has a value of `{one_line(field)}`"
+            await note_nothing(run, store, nothing, kind=kind)
     if run.out.is_json:
         run.out.data([{"value": each.value, "items": each.items} for each in counts])
         return
@@ -127,8 +131,6 @@ async def count(
             run.out.rows([(each.items, value)])
         else:
             run.out.show(styled((f"{each.items:>8,}  ", "cyan"), one_line(value)))
-    if not counts:
-        run.out.note(f"no memory has a value of `{one_line(field)}`")
 
 
 _LONGEST = 2_000
@@ -150,6 +152,8 @@ async def kv(
     async with run.both(meaning=False) as (memory, handle):
         scope = run.target.scope()
         every = await _entries(memory, handle, scope)
+        if not every and not name:
+            await note_nothing(run, memory, "no key-value entries here")
     start = f"{name.rstrip('/')}/"
     listed = [each for each in every if not name or f"{_name(each)}/".startswith(start)]
     same = [each for each in listed if _name(each) == name]
@@ -181,8 +185,6 @@ async def kv(
             run.out.show(styled(f"  {shortened(text, 2 * run.out.console.width)}"))
     if len(listed) > limit:
         run.out.note(f"there are {len(listed) - limit:,} more; `--limit` lists more of them")
-    elif not listed:
-        run.out.note("no key-value entries here")
 
 
 async def _entries(
