@@ -517,6 +517,8 @@ async def test_beside_a_summary_an_answer_keeps_its_question(
             for word in ("question", "answer")
         ]
         assert questions == answers, budget
+        sent = "".join(message["content"] for message in context.messages())
+        assert all(f"question {number}, " in sent for number in answers), "behind the summary"
         assert context.tokens <= budget
         if "what was said before" in context.text:
             counts.append(len(questions))
