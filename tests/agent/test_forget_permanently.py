@@ -75,6 +75,34 @@ async def test_a_hit_takes_only_what_says_the_same_with_it(any_alice: ScopedMemo
     assert alike.isdisjoint(gone.ids)
 
 
+@pytest.mark.parametrize("is_note_first", [True, False])
+async def test_a_hit_takes_the_note_and_the_message_of_the_same_words_with_it(
+    any_alice: ScopedMemory, any_bob: ScopedMemory, is_note_first: bool
+) -> None:
+    note, message = "Dr Zebulon rocks", "dr Zebulon rocks."
+    for handle in (any_alice, any_bob):
+        if is_note_first:
+            await handle.remember(note)
+        await handle.chat("one").add(message)
+        if not is_note_first:
+            await handle.remember(note)
+    await any_alice.chat("one").add({"role": "assistant", "content": "Dr Zebulon rocks, yes."})
+    for place in range(5):
+        await any_alice.remember(f"Zebulon street {place} rocks")
+
+    hits = await any_alice.recall("Who is Dr Zebulon?", mode="words", k=20)
+    said = [hit for hit in hits if hit.item.content in (note, message)]
+    gone = await any_alice.forget(said[0])
+
+    assert len(said) == 1
+    assert len(said[0].repeats) == 1
+    assert len(gone.ids) == 2
+    left = await any_alice.recall("Who is Dr Zebulon?", mode="words", k=20)
+    assert len(left) == len(hits) - 1
+    assert {note, message}.isdisjoint(hit.item.content for hit in left)
+    assert len(await any_bob.list()) == 2
+
+
 async def test_a_list_can_be_forgotten_and_restored_as_well(alice: ScopedMemory) -> None:
     items = await alice.remember_many(["one", "two", "three"])
 

@@ -85,11 +85,13 @@ def who_says(item: MemoryItem) -> _Who:
     """Return whose words these are: only what the same one says can be a repeat.
 
     What is not indexed repeats nothing that is: the one that is left would be another's answer.
-    Nor does what is indexed by texts of its own, whatever these say.
+    Nor does what is indexed by texts of its own, whatever these say. A note and what the user said
+    in a chat are one's words, the assistant's another's.
     """
     by = item.metadata.extra.get(INDEXED_BY)
     other = "not indexed" if by is False else item.id if isinstance(by, list) else None
-    return item.memory_type, speaker_of(item), item.metadata.user_id, other
+    kind = "item" if item.memory_type == "human" else item.memory_type
+    return kind, speaker_of(item), item.metadata.user_id, other
 
 
 def _are_alike(one: str, other: str, share: float) -> bool:
@@ -447,7 +449,7 @@ class DuplicateIndex:
             return
         what = text if self._is_exact else "\0".join(text_tokens(text)) or text
         scope_ids = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
-        key = (scope_ids, blake2b(what.encode(), digest_size=16).digest())
+        key = (scope_ids, item.memory_type, blake2b(what.encode(), digest_size=16).digest())
         self._groups.setdefault(key, []).append(item.id)
 
     def add_all(self, items: Iterable[MemoryItem]) -> None:
