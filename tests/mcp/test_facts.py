@@ -86,3 +86,15 @@ async def test_the_deletion_of_what_is_true_now_takes_all_values_with_it(
     again = await alice.facts.get("home.city")
     assert again is not None
     assert again.value == "Paris"
+
+
+async def test_a_fact_is_told_as_it_was_stored_without_what_is_private(connect: Connect) -> None:
+    async with connect() as client:
+        told = await client.call_tool(
+            "memory_know", {"key": "safe", "value": "steel <private>7261</private>"}
+        )
+        refused = await refusal(client, "memory_know", key="pin", value="<private>7261</private>")
+
+    assert told.structured_content["value"] == "steel "
+    assert "7261" not in text_of(told) + str(told.structured_content) + refused
+    assert "marked as private" in refused
