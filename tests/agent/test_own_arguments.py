@@ -24,6 +24,7 @@ WAYS = ["plain", "query", "permanently"]
 def calling(format: str, name: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a turn in which a model calls a tool, as the provider has it."""
     text = json.dumps(arguments)
+    done: dict[str, Any]
     if format == "openai":
         call = {"id": "c", "type": "function", "function": {"name": name, "arguments": text}}
         return [

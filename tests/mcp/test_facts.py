@@ -27,6 +27,22 @@ async def test_a_fact_that_changes_has_its_new_value_and_keeps_the_old(
     assert any("Paris" in each["text"] for each in found["results"])
 
 
+async def test_a_fact_ends_by_a_call_without_a_value_and_what_was_stays_known(
+    connect: Connect, alice: ScopedMemory
+) -> None:
+    tools = memory_tools(alice)
+    async with connect() as client:
+        for key in ("home.city", "tea"):
+            await call(client, "memory_know", key=key, value="Oslo")
+        ended = await client.call_tool("memory_know", {"key": "home.city"})
+
+    assert text_of(ended) == "Known: home.city has no value from now on; before, it was Oslo."
+    assert text_of(ended) == (await tools.call("know", {"key": "tea"})).replace("tea", "home.city")
+    assert await tools["know"]("milk") == "Known: milk has no value."
+    assert await alice.facts.all() == {}
+    assert (await alice.facts.history("tea"))[0].fact.value == "Oslo"
+
+
 async def test_a_fact_is_recorded_in_the_words_of_the_ready_made_tool(
     connect: Connect, alice: ScopedMemory
 ) -> None:

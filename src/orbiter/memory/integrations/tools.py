@@ -224,16 +224,20 @@ class _Tools:
             return f"Forgotten{what}. This store keeps nothing that could be brought back."
         return f"Forgotten{what}. The user can undo it: `restore` brings back {item.id}."
 
-    async def know(self, key: str, value: str) -> str:
+    async def know(self, key: str, value: str = "") -> str:
         """Record a fact that has one value at a time, such as where the user lives.
 
         Another value is true from now on; the earlier ones stay known with their time.
 
         Args:
             key: What the fact is about, in lower case, such as `home.city`.
-            value: What is true now, such as `Oslo`.
+            value: What is true now, such as `Oslo`; nothing if nothing is true any more.
         """
         before = await self._handle.facts.get(key)
+        if not value:
+            await self._handle.facts.end(key, source=_SOURCE)
+            told = "" if before is None else f" from now on; before, it was {before.value}"
+            return f"Known: {key} has no value{told}."
         # What is private or a secret in it was not stored, and is not repeated.
         known = (await self._handle.facts.put(key, value, source=_SOURCE)).value
         if before is None or before.value == known:

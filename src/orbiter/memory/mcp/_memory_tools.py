@@ -52,7 +52,10 @@ MinRelevance = Annotated[
 FactKey = Annotated[
     str, Field(description="What the fact is about, in lower case, such as `home.city`.")
 ]
-FactValue = Annotated[str, Field(description="What is true now, such as `Oslo`.")]
+FactValue = Annotated[
+    str,
+    Field(description="What is true now, such as `Oslo`; nothing if nothing is true any more."),
+]
 _MAX_HITS = 50
 _MAX_REPEATS = 20
 _MAX_WORDS = 1_000
@@ -95,6 +98,7 @@ class Known(BaseModel):
     id: str
     key: str
     value: str
+    """Empty where nothing is true of the key any more."""
     before: str | None = None
     """The value that was true until now, if it was another."""
 
@@ -343,11 +347,17 @@ class MemoryTools:
         return answer(Added(ids=ids), f"remembered as {', '.join(map(short_id, ids))}")
 
     async def memory_know(
-        self, ctx: Context, key: FactKey, value: FactValue
+        self, ctx: Context, key: FactKey, value: FactValue = ""
     ) -> Annotated[CallToolResult, Known]:
         """Record what is true from now on; the value of before stays known."""
         facts = self._handle_of_call(ctx).facts
         held = await facts.get(key)
+        if not value:
+            ended = await facts.end(key, source=source_of_call(ctx))
+            before = None if held is None else str(held.value)
+            told = "" if before is None else f" from now on; before, it was {plain(before)}"
+            known = Known(id=ended.id if ended else "", key=key, value="", before=before)
+            return answer(known, f"Known: {plain(key)} has no value{told}.")
         fact = await facts.put(key, value, source=source_of_call(ctx))
         stored = str(fact.value)  # without what is private, and redacted
         before = None if held is None or held.value == fact.value else str(held.value)
