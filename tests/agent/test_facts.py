@@ -17,6 +17,7 @@ from orbiter.memory.errors import (
     StatusError,
     UnsupportedError,
 )
+from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.model.trust import Trust, trust_of
 from orbiter.memory.testing import ManualClock
 
@@ -414,3 +415,20 @@ async def test_a_page_says_which_facts_hold_no_more(alice: ScopedMemory, bob: Sc
     assert (await bob.list()).ended == {}
     shown = page._repr_html_()
     assert "city: Oslo (replaced by &quot;city: Bergen&quot;)" in shown
+
+
+async def test_a_tool_forgets_all_values_of_a_fact_in_any_store(any_alice: ScopedMemory) -> None:
+    for value in ("4710", "4711"):
+        fact = await any_alice.facts.put("gym.locker", value)
+
+    answer = await memory_tools(any_alice)["forget"](fact.id)
+
+    assert await any_alice.facts.get("gym.locker") is None
+    assert list(await any_alice.list(memory_type="fact")) == []
+    assert list(await any_alice.recall("gym locker")) == []
+    try:
+        await any_alice.restore(fact.id)
+    except UnsupportedError:
+        assert "keeps nothing" in answer
+    else:
+        assert f"`restore` brings back {fact.id}" in answer
