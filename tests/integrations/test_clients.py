@@ -404,6 +404,16 @@ def test_what_is_no_client_is_refused_and_one_can_be_left_as_it_is(
         wrap(client, client)  # type: ignore[arg-type]
 
 
+def test_a_message_of_parts_that_is_stored_otherwise_is_sent_once(provider: Provider) -> None:
+    part = {"type": "text", "text": "My cat is Rex, <private>PIN 7261,</private> password=hunter2"}
+    with sync.AgentMemory("memory://", embeddings=None, redact="secrets") as memory:
+        client = memory.scope("alice").wrap(_openai(provider))
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": [part]}])  # type: ignore[list-item,misc]
+
+    assert provider.last.count("My cat is Rex") == 1
+    assert "hunter2" not in provider.last
+
+
 def test_the_system_text_of_a_call_and_ours_are_one_message(provider: Provider) -> None:
     with sync.AgentMemory("memory://", embeddings=None, persona=Soul(name="Nova")) as memory:
         alice = memory.scope(user_id="alice")
