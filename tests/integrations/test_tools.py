@@ -135,7 +135,9 @@ async def test_a_fact_is_forgotten_with_all_its_values(alice: ScopedMemory) -> N
     answer = await tools["forget"](newest.id)
     past = await tools["forget"](other.id)
 
-    assert answer.startswith("Forgotten the fact gym.locker with all its values. The user can")
+    assert answer.startswith(
+        "Ended and forgotten: the fact gym.locker with all its values. The user can"
+    )
     assert f"`restore` brings back {newest.id}" in answer
     assert past.startswith("Forgotten. ")
     assert await alice.facts.all() == {"gym.name": await alice.facts.get("gym.name")}

@@ -219,10 +219,12 @@ class _Tools:
         """
         item = await find_item(self._handle, id)
         gone = await forget_item(self._handle, item)
-        what = "" if gone.key is None else f" the fact {gone.key} with all its values"
+        told = "Forgotten"
+        if gone.key is not None:
+            told = f"Ended and forgotten: the fact {gone.key} with all its values"
         if not gone.is_kept:
-            return f"Forgotten{what}. This store keeps nothing that could be brought back."
-        return f"Forgotten{what}. The user can undo it: `restore` brings back {item.id}."
+            return f"{told}. This store keeps nothing that could be brought back."
+        return f"{told}. The user can undo it: `restore` brings back {item.id}."
 
     async def know(self, key: str, value: str = "") -> str:
         """Record a fact that has one value at a time, such as where the user lives.
