@@ -129,7 +129,7 @@ class Turn:
         is_text = new[-1] and [role_of(item) for item in pieces[-1]] == ["human"]
         is_text = is_text and not pieces[-1][-1].native
         before, last = (some[:-1], some[-1:]) if is_text else (some, [])
-        if not is_text:  # it is asked as it stands in the chat, lest it be sent twice
+        if not is_text and pieces[-1]:  # it is asked as it is in the chat, lest it be sent twice
             self.question = _question([item for piece in pieces for item in piece])
         return await self._chat.add(before, format=format) if before else [], last
 
