@@ -245,7 +245,7 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
 
         return noted
 
-    for name in ("read", "read_messages"):
+    for name in ("read", "read_many"):
         monkeypatch.setattr(scope, name, noting(getattr(scope, name)))
     extra = {f"label {number}": number for number in range(1_000)}
 

@@ -598,7 +598,8 @@ def _kind_of(name: str) -> str | None:
     if _FOREIGN.search(name.replace("_", " ").lower()):
         return "password"
     # What is set in the environment may have more behind it: `SECRET_KEY_BASE`.
-    for last in range(len(words), 0 if name.isupper() else len(words) - 1, -1):
+    first = 1 if name.isupper() else max(1, len(words))
+    for last in range(len(words), first - 1, -1):
         if words[last - 1] == "key" and last > 1 and words[last - 2] in _KEYS:
             return "key"
         kind = _KINDS.get(words[last - 1])
