@@ -37,7 +37,8 @@ def show(name: str, scene: dict[str, Any]) -> None:
         print(f"  {index:2} {said}")
     for number, question in enumerate(scene["questions"], 1):
         print(f"  Q{number} {question['q']}")
-    for number, (old, new, _) in enumerate(scene.get("updates", []), 1):
+    # Their order in the file may tell which replace.
+    for number, (old, new, _) in enumerate(sorted(scene.get("updates", [])), 1):
         print(f"  U{number} older {old}, newer {new}")
 
 
@@ -87,7 +88,7 @@ def main() -> None:
                 answers.update((a == 2, b == 2) for a, b in both)
                 questions += 1
                 same += all((a == 2) == (b == 2) for a, b in both)
-            hows = [how for _, _, how in scene.get("updates", [])]
+            hows = [how for _, _, how in sorted(scene.get("updates", []))]
             updates.update(zip(hows, again["updates"], strict=True))
     print(
         f"{questions:,} questions read twice: the same answers for {100 * same / questions:.0f} %; "
