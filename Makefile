@@ -63,7 +63,7 @@ check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/python models/minilm/scenes/check.py
 
 fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
-	$(BIN)/python benchmarks/legal.py --cases 1000000
+	$(BIN)/python -m benchmarks.legal --cases 1000000
 
 soak: $(VENV)/.dev ## kill, cut off and starve the stores for hours; goes on where it was stopped (SCALE=0.1: a tenth)
 	$(BIN)/python benchmarks/soak.py --scale $(or $(SCALE),1) $(if $(MINUTES),--minutes $(MINUTES))
