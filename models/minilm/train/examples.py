@@ -101,10 +101,28 @@ class Batches:
         size, others = self.given.scenes, self.given.pairs
         for start in range(0, len(order) - size + 1, size):
             chosen = order[start : start + size]
-            groups = [table for index in chosen for table in self.scenes[index]]
+            groups = [table for index in chosen for table in self._beside(index, chosen)]
             drawn = self.dice.choices(self.pairs, often, k=others) if self.pairs else []
             groups += [_sample(group, self.given.notes, self.dice) for group in drawn]
             yield self._batch(groups, [self._changes(index) for index in chosen])
+
+    def _beside(self, scene: int, batch: list[int]) -> Iterator[np.ndarray]:
+        """Yield the questions of a scene, each beside some notes of the batch's other scenes, too.
+
+        Only where names tell whose a note is: "my dog" of another scene would answer, else.
+        """
+        most = self.given.across
+        others = [self.scenes[other][0] for other in batch if other != scene]
+        others = [table for table in others if most and (table[:, 3] >= 0).all()]
+        for table in self.scenes[scene]:
+            if not others:
+                yield table
+                continue
+            drawn = np.concatenate([table, *self.dice.sample(others, min(2, len(others)))])
+            extra = self.dice.sample(range(len(table), len(drawn)), min(most, len(drawn) - len(table)))
+            more = drawn[extra]
+            more[:, 0], more[:, 4], more[:, 5] = table[0, 0], table[0, 4], 0
+            yield np.concatenate([table, more])
 
     def _changes(self, scene: int) -> np.ndarray:
         """Return the labelled pairs, and random ones, which replace nothing."""

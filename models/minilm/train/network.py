@@ -246,7 +246,11 @@ class Model(nn.Module):
             words.append(functional.pad(small[:, 1:], (0, 0, 0, wide - length)))
             masks.append(functional.pad(real[:, 1:], (0, wide - length)))
         back = torch.argsort(order).to(DEVICE)
-        return torch.cat(vectors)[back], torch.cat(words)[back], torch.cat(masks)[back]
+        return (
+            torch.cat(vectors).index_select(0, back),
+            torch.cat(words).index_select(0, back),
+            torch.cat(masks)[back],
+        )
 
     def read(
         self,
@@ -264,7 +268,7 @@ class Model(nn.Module):
         order = torch.argsort(bank[2].sum(1)[parts[0][0]])
         found = [
             self._read(bank, (asked[0][rows], asked[1]), [(p[rows], k) for p, k in parts], task)
-            for rows in order.chunk(max(1, len(order) // 500))
+            for rows in order.chunk(max(1, len(order) // 800))
         ]
         return torch.cat(found)[torch.argsort(order)]
 
@@ -278,13 +282,16 @@ class Model(nn.Module):
         vectors, words, masks = bank
 
         def part(rows: Tensor, kind: int) -> tuple[Tensor, Tensor, int]:
-            mask = masks[rows.clamp(min=0), : MOST[kind]] & (rows >= 0)[:, None]
+            # What is not there is read from anywhere and masked: from one place it would be slow.
+            anywhere = torch.arange(len(rows), device=rows.device) % len(words)
+            found = torch.where(rows >= 0, rows, anywhere)
+            mask = masks[found, : MOST[kind]] & (rows >= 0)[:, None]
             length = -(-max(1, int(mask.sum(1).max())) // 8) * 8
-            return words[rows.clamp(min=0), :length], mask[:, :length], kind
+            return words[:, :length].index_select(0, found), mask[:, :length], kind
 
         first, second = part(*asked), [part(*each) for each in parts if bool((each[0] >= 0).any())]
         note = parts[0][0]
-        cosine = (vectors[asked[0]].float() * vectors[note].float()).sum(-1)
+        cosine = (vectors.index_select(0, asked[0]).float() * vectors.index_select(0, note).float()).sum(-1)
         late = _late_pairs(first, second[0])
         return self.reader(first, second, torch.stack([cosine, late], 1), task)
 
@@ -305,8 +312,10 @@ def late_all(bank: tuple[Tensor, Tensor, Tensor], asked: Tensor, notes: Tensor) 
     """Return the late interaction of every question with every note of a batch."""
     _, words, masks = bank
     asked, notes = asked.to(words.device), notes.to(words.device)
-    mask = masks[asked, : MOST[QUESTION]]
-    near = torch.einsum("qie,nje->qnij", words[asked, : MOST[QUESTION]], words[notes])
-    best = near.masked_fill(~masks[notes][None, :, None], -1e4).amax(-1).float()
+    mask, there = masks[asked, : MOST[QUESTION]], masks[notes]
+    most, longest = (max(1, int(each.sum(1).max())) for each in (mask, there))
+    mask, there = mask[:, :most], there[:, :longest]
+    near = torch.einsum("qie,nje->qnij", words[:, :most].index_select(0, asked), words[:, :longest].index_select(0, notes))
+    best = near.masked_fill(~there[None, :, None], -1e4).amax(-1).float()
     counted = mask.float()[:, None]
     return (best * counted).sum(-1) / counted.sum(-1).clamp(min=1)

@@ -72,43 +72,51 @@ class Trainer:
         self.reference = Bert().to(DEVICE).eval()
         self.reference.load_state_dict(model.m.state_dict())
         self.mean = {k: v.detach().clone() for k, v in model.named_parameters()}
+        self.averaged = 0
 
     def run(self, batches: Batches, say: Callable[[str], None]) -> None:
         """Train for all epochs; at the end the model has the mean of its last weights."""
         given, model = self.given, self.model
         body = [p for name, p in model.named_parameters() if name.startswith("m.")]
         head = [p for name, p in model.named_parameters() if not name.startswith("m.")]
-        rates = [{"params": body, "lr": given.rate}, {"params": head, "lr": given.head_rate}]
-        optimizer = torch.optim.AdamW(rates, weight_decay=given.decay)
-        steps = given.epochs * len(batches)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda s: min(1, (s + 1) / (0.05 * steps)) * max(0.02, 1 - s / steps),
-        )
+        rates = given.rate, given.head_rate
+        groups = [{"params": part, "lr": 0.0} for part in (body, head)]
+        optimizer = torch.optim.AdamW(groups, weight_decay=given.decay)
+        steps, begun, done = given.epochs * len(batches), time.monotonic(), 0
         shares = torch.tensor([0.7, 0.7, 0.2, 1.0, 0.5], device=DEVICE)
         for number in range(given.epochs):
             model.train()
             total, count = torch.zeros(5, device=DEVICE), 0
             for batch in batches.epoch():
+                share = max(done / steps, (time.monotonic() - begun) / given.limit)
+                if share >= 1:
+                    return self.settle()
+                for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                    group["lr"] = rate * min(1, (done + 1) / (0.05 * steps)) * (1 - share)
                 losses = self.losses(batch)
                 optimizer.zero_grad(set_to_none=True)
                 (losses * shares).sum().backward()
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
-                schedule.step()
                 self.average()
-                total, count = total + losses.detach(), count + 1
-            shown = " ".join(f"{each:.3f}" for each in (total / count).tolist())
+                total, count, done = total + losses.detach(), count + 1, done + 1
+            shown = " ".join(f"{each:.3f}" for each in (total / max(count, 1)).tolist())
             say(f"epoch {number + 1}: near, late, anchor, reader, updates {shown}")
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(self.mean[name])
+        self.settle()
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Take the mean of the last weights."""
+        for name, parameter in self.model.named_parameters():
+            parameter.copy_(self.mean[name])
 
     @torch.no_grad()
     def average(self) -> None:
-        """Move the running mean of the weights a step."""
+        """Move the running mean of the weights a step; it forgets what training began with."""
+        self.averaged += 1
+        keep = min(self.given.average, self.averaged / (self.averaged + 10))
         means, now = list(self.mean.values()), list(self.model.parameters())
-        torch._foreach_lerp_(means, [p.detach() for p in now], 1 - self.given.average)
+        torch._foreach_lerp_(means, [p.detach() for p in now], 1 - keep)
 
     def losses(self, batch: Batch) -> Tensor:
         """Return the five losses of a batch."""
@@ -164,22 +172,26 @@ class Trainer:
 
 
 def profile(trainer: Trainer, batches: Batches, say: Callable[[str], None]) -> None:
-    """Say what ten steps cost: making batches, and what PyTorch did."""
+    """Say what a step costs: making its batch, the step, and what PyTorch does in it."""
     begun = time.monotonic()
-    made = list(islice(batches.epoch(), 30))
+    made = list(islice(batches.epoch(), 18))
     say(f"a batch is made in {1000 * (time.monotonic() - begun) / len(made):.0f} ms")
-    trainer.model.train()
-    for batch in made[:20]:
-        trainer.losses(batch).sum().backward()
-    with torch.profiler.profile() as profiler:
+
+    def steps(some: list[Batch]) -> float:
         begun = time.monotonic()
-        for batch in made[20:]:
+        for batch in some:
             trainer.losses(batch).sum().backward()
             trainer.model.zero_grad()
         torch.cuda.synchronize() if DEVICE == "cuda" else None
-        say(f"a step takes {1000 * (time.monotonic() - begun) / len(made[20:]):.0f} ms")
+        return 1000 * (time.monotonic() - begun) / len(some)
+
+    trainer.model.train()
+    steps(made[:5])
+    say(f"a step takes {steps(made[5:15]):.0f} ms")
+    with torch.profiler.profile() as profiler:
+        steps(made[15:])
     for order in ("self_cuda_time_total", "self_cpu_time_total"):
-        print(profiler.key_averages().table(order, row_limit=12, max_name_column_width=50))
+        print(profiler.key_averages().table(order, row_limit=14, max_name_column_width=60))
 
 
 def arguments() -> argparse.Namespace:
@@ -201,12 +213,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scenes", type=int, default=6, help="scenes in a batch")
     parser.add_argument("--pairs", type=int, default=20, help="pairs of other sources in a batch")
     parser.add_argument("--notes", type=int, default=9, help="passages shown that do not answer")
+    parser.add_argument("--across", type=int, default=0, help="notes of other scenes beside each")
     parser.add_argument("--hide", type=float, default=0.15, help="questions without any speaker")
     parser.add_argument("--rate", type=float, default=3e-5)
     parser.add_argument("--head-rate", type=float, default=6e-4)
     parser.add_argument("--decay", type=float, default=0.02)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--average", type=float, default=0.998, help="decay of the mean of weights")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds to train at most")
+    parser.add_argument("--average", type=float, default=0.99, help="decay of the mean of weights")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--profile", action="store_true", help="only say what a step costs")
     parser.add_argument("--save", type=Path, help="folder for the weights")
@@ -222,6 +236,8 @@ def main() -> None:
 
     torch.manual_seed(given.seed)
     torch.backends.cuda.matmul.allow_tf32 = True
+    # It makes a plan for each new shape, which takes longer than the step.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     data = Data(given.data)
     kept, held = split(data, given)
     batches = Batches(kept, list(pair_groups(data)), given)
