@@ -65,6 +65,8 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     others = {name for name in code if not name.endswith((".py", ".pyi", "py.typed"))}
     assert others == {
         "orbiter/memory/recall/foreign_statements.txt",
+        "orbiter/memory/recall/time_names.txt",
+        "orbiter/memory/recall/time_words.txt",
         *(f"orbiter/memory/text/{name}.txt" for name in lists),
     }
 

@@ -18,6 +18,11 @@ LAST_WEEK = Span(
 SINCE_MAY = Span(start=datetime(2024, 5, 1, tzinfo=UTC), end=NOW)
 MARCH_TO_MAY = Span(start=datetime(2023, 3, 1, tzinfo=UTC), end=datetime(2023, 6, 1, tzinfo=UTC))
 WINTER = Span(start=datetime(2023, 12, 1, tzinfo=UTC), end=datetime(2024, 3, 1, tzinfo=UTC))
+LAST_WEEKEND = Span(
+    start=datetime(2024, 6, 7, tzinfo=UTC),
+    end=NOW,
+    core=(datetime(2024, 6, 8, tzinfo=UTC), datetime(2024, 6, 10, tzinfo=UTC)),
+)
 TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=10.5))
 
 
@@ -77,6 +82,21 @@ TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=
         ("Wat heb ik sinds mei gekocht?", SINCE_MAY),
         ("Что я делал с 3 по 7 мая 2023 года?", Span(2023, 5, 3, last=7)),
         ("Что мы делали прошлой зимой?", WINTER),
+        ("Co robiłem 3 maja 2023 roku?", Span(2023, 5, 3)),
+        ("Gdzie byłam w maju?", Span(None, 5)),
+        ("Co robiliśmy w zeszłym tygodniu?", LAST_WEEK),
+        ("Co kupiłem dwa tygodnie temu?", TWO_WEEKS_AGO),
+        ("Co kupiłam od maja?", SINCE_MAY),
+        ("3 Mayıs 2023'te ne yaptım?", Span(2023, 5, 3)),
+        ("Mayısta neredeydim?", Span(None, 5)),
+        ("Geçen hafta ne yaptık?", LAST_WEEK),
+        ("İki hafta önce ne aldım?", TWO_WEEKS_AGO),
+        ("2023년 5월 3일에 뭐 했나요?", Span(2023, 5, 3)),
+        ("5월에 어디 갔어요?", Span(None, 5)),
+        ("지난주에 뭐 했어요?", LAST_WEEK),
+        ("두 주 전에 뭘 샀어요?", TWO_WEEKS_AGO),
+        ("O que fizemos no fim de semana passado?", LAST_WEEKEND),
+        ("Was haben wir im Jänner 2023 gemacht?", Span(2023, 1)),
     ],
 )
 def test_a_time_is_read(text: str, expected: Span) -> None:
@@ -97,6 +117,9 @@ def test_a_time_is_read(text: str, expected: Span) -> None:
         ("O que aconteceu há três dias?", "three days ago"),
         ("Wat deed ik gisteren?", "yesterday"),
         ("Что было вчера?", "yesterday"),
+        ("Co robiłem wczoraj?", "yesterday"),
+        ("Dün ne yaptım?", "yesterday"),
+        ("어제 뭐 했어?", "yesterday"),
     ],
 )
 def test_a_short_question_is_read_as_in_english(text: str, english: str) -> None:
@@ -143,6 +166,9 @@ def test_what_english_has_too_stays_english() -> None:
         "飛行機は何時に出ますか？",
         "我的预约是什么时候？",
         "飞机几点起飞？",
+        "Kiedy mam wizytę u dentysty?",
+        "Randevum ne zaman?",
+        "예약이 언제예요?",
     ],
 )
 def test_a_question_asks_when(text: str) -> None:
@@ -157,6 +183,7 @@ def test_a_question_asks_when(text: str) -> None:
         "¿Dónde vive mi hermana?",
         "Где живёт моя сестра?",
         "姉はどこに住んでいますか？",
+        "Z czego mają być okna?",
         "我姐姐住在哪里？",
     ],
 )
@@ -176,6 +203,9 @@ def test_a_question_of_no_time_has_none(text: str) -> None:
         "Мы переехали в мае.",
         "5月に引っ越しました。",
         "我们上个月搬了家。",
+        "W zeszłym miesiącu przeprowadziliśmy się do Krakowa i mieszkamy teraz blisko rynku.",
+        "Geçen ay İzmir'e taşındık ve yeni evimiz deniz kenarında, çok mutluyuz.",
+        "우리는 지난달에 부산으로 이사했어요.",
     ],
 )
 def test_a_note_says_when(text: str) -> None:
@@ -183,7 +213,15 @@ def test_a_note_says_when(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Mein Hund heißt Bruno.", "Notre chien s'appelle Bruno.", "我的狗叫布鲁诺。"]
+    "text",
+    [
+        "Mein Hund heißt Bruno.",
+        "Notre chien s'appelle Bruno.",
+        "我的狗叫布鲁诺。",
+        "Mój pies ma na imię Bruno.",
+        "Köpeğimin adı Bruno.",
+        "우리 개 이름은 브루노예요.",
+    ],
 )
 def test_a_note_without_a_time_does_not(text: str) -> None:
     assert not has_time(text)
