@@ -119,7 +119,9 @@ class Batches:
                 yield table
                 continue
             drawn = np.concatenate([table, *self.dice.sample(others, min(2, len(others)))])
-            extra = self.dice.sample(range(len(table), len(drawn)), min(most, len(drawn) - len(table)))
+            extra = self.dice.sample(
+                range(len(table), len(drawn)), min(most, len(drawn) - len(table))
+            )
             more = drawn[extra]
             more[:, 0], more[:, 4], more[:, 5] = table[0, 0], table[0, 4], 0
             yield np.concatenate([table, more])

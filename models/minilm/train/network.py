@@ -291,7 +291,9 @@ class Model(nn.Module):
 
         first, second = part(*asked), [part(*each) for each in parts if bool((each[0] >= 0).any())]
         note = parts[0][0]
-        cosine = (vectors.index_select(0, asked[0]).float() * vectors.index_select(0, note).float()).sum(-1)
+        cosine = (
+            vectors.index_select(0, asked[0]).float() * vectors.index_select(0, note).float()
+        ).sum(-1)
         late = _late_pairs(first, second[0])
         return self.reader(first, second, torch.stack([cosine, late], 1), task)
 
@@ -315,7 +317,11 @@ def late_all(bank: tuple[Tensor, Tensor, Tensor], asked: Tensor, notes: Tensor) 
     mask, there = masks[asked, : MOST[QUESTION]], masks[notes]
     most, longest = (max(1, int(each.sum(1).max())) for each in (mask, there))
     mask, there = mask[:, :most], there[:, :longest]
-    near = torch.einsum("qie,nje->qnij", words[:, :most].index_select(0, asked), words[:, :longest].index_select(0, notes))
+    near = torch.einsum(
+        "qie,nje->qnij",
+        words[:, :most].index_select(0, asked),
+        words[:, :longest].index_select(0, notes),
+    )
     best = near.masked_fill(~there[None, :, None], -1e4).amax(-1).float()
     counted = mask.float()[:, None]
     return (best * counted).sum(-1) / counted.sum(-1).clamp(min=1)

@@ -90,7 +90,8 @@ class Trainer:
             for batch in batches.epoch():
                 share = max(done / steps, (time.monotonic() - begun) / given.limit)
                 if share >= 1:
-                    return self.settle()
+                    self.settle()
+                    return
                 for group, rate in zip(optimizer.param_groups, rates, strict=True):
                     group["lr"] = rate * min(1, (done + 1) / (0.05 * steps)) * (1 - share)
                 losses = self.losses(batch)
@@ -237,7 +238,7 @@ def main() -> None:
     torch.manual_seed(given.seed)
     torch.backends.cuda.matmul.allow_tf32 = True
     # It makes a plan for each new shape, which takes longer than the step.
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)  # noqa: FBT003 - its only argument
     data = Data(given.data)
     kept, held = split(data, given)
     batches = Batches(kept, list(pair_groups(data)), given)
