@@ -42,7 +42,7 @@ async def test_stores_agree_in_every_language(opened: Opening) -> None:
     assert [sum(place == 1 for place in each) for each in places.values()] == FIRST
 
 
-FIRST = [13, 17, 17, 19, 19, 20, 16]
+FIRST = [13, 17, 18, 19, 19, 20, 17]
 
 
 @pytest.mark.parametrize("language", LATIN)

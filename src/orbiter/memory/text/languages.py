@@ -45,12 +45,9 @@ class _Lists(NamedTuple):
     stop_words: dict[str, frozenset[str]]
     english: frozenset[str]
     """Words by which an English text is known."""
-    weak: frozenset[str]
-    """Too little to tell a language by."""
     languages: dict[str, tuple[str, ...]]
     """Whose stop word each is, of the languages in Latin letters."""
     foreign: frozenset[str]
-    known: frozenset[str]
     everyday: frozenset[str]
     """English words that tell little of what a text is about."""
 
@@ -61,7 +58,7 @@ def _lists() -> _Lists:
     listed = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
     parts = re.split(r"^\[(\w+)\]$", listed, flags=re.MULTILINE)[1:]
     words = dict(zip(parts[::2], (frozenset(each.split()) for each in parts[1::2]), strict=True))
-    english, weak, everyday = (words.pop(name) for name in ("english", "weak", "everyday"))
+    english, everyday = (words.pop(name) for name in ("english", "everyday"))
     latin = [language for language in words if language != "ru"]
     languages = {
         word: tuple(language for language in latin if word in words[language])
@@ -69,8 +66,7 @@ def _lists() -> _Lists:
         if len(word) > 1  # a letter may be a note, a key or a point of a list
     }
     foreign = frozenset(languages).difference(english)
-    known = english.union(languages)
-    return _Lists(words, english, weak, languages, foreign, known, everyday)
+    return _Lists(words, english, languages, foreign, everyday)
 
 
 def stop_words(language: str) -> frozenset[str]:
@@ -91,48 +87,22 @@ _LETTERS = {
     **dict.fromkeys("ìò", "it"),
 }
 """Letters that one language has and the others have not, or seldom."""
-
-_PARTICIPLE = lazy_pattern(r"(?:ab|an|auf|aus|ein|mit|vor|weg|zu)?ge\w{3,}(?:en|t)")
-"""A German verb with "hat" or "ist", as "gekostet"."""
-_ELIDED = lazy_pattern(r"\b([jldnmtsc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
-_ELISIONS = {
-    **dict.fromkeys(("j", "n", "t", "s", "qu"), ("fr",)),
-    **dict.fromkeys(("l", "d", "m", "c"), ("fr", "it")),
-}
-"""Words that lose their vowel before another, as in "j'ai"."""
-
+_ELIDED = lazy_pattern(r"\b(?:[jnts]|qu|([ldmc]))['’](?=[^\W\d_]{2})", re.IGNORECASE)
+"""Words that lose their vowel before another, as in "j'ai"; some of them are Italian, too."""
 _ENDINGS = {
-    "de": ("ung", "keit", "heit", "lich", "isch", "chen", "en", "er", "t", "te", "tz", "ck"),
-    "fr": (
-        "tion",
-        "ment",
-        "eur",
-        "eux",
-        "euse",
-        "aux",
-        "ent",
-        "ons",
-        "ez",
-        "ait",
-        "que",
-        "e",
-        "es",
-    ),
-    "es": ("cion", "dad", "ando", "iendo", "aba", "ado", "ica", "ico", "os", "as", "o", "a"),
-    "it": ("zione", "ta", "are", "ere", "ire", "ato", "ini", "oni", "o", "i", "e"),
-    "pt": ("cao", "coes", "dade", "inho", "inha", "eiro", "ando", "endo", "em", "am", "o", "a"),
-    "nl": ("heid", "lijk", "tje", "ing", "en", "aar", "cht", "ij"),
+    "de": "ung keit heit lich isch chen en er t te tz ck",
+    "fr": "tion ment eur eux euse aux ent ons ez ait que e es",
+    "es": "cion dad ando iendo aba ado ica ico os as o a",
+    "it": "zione ta are ere ire ato ini oni o i e",
+    "pt": "cao coes dade inho inha eiro ando endo em am o a",
+    "nl": "heid lijk tje ing en aar cht ij",
 }
-_TIE = 0.01
-"""What an ending counts: it decides between languages with as many stop words."""
+"""How words often end: it decides between languages with as many stop words."""
 _ENOUGH = 512
 """Words that are looked at, the first."""
-_OTHER_SIGNS = 2
-"""Votes that a language has beside its stop words, at most: a letter and an elision."""
 _SHORT = 2
 _SURE = 1.5
-"""How many words of a language, or other signs of it, it takes beside a word of English."""
-_ASCII = frozenset(map(chr, range(128))) | {"’"}
+"""How many words of a language, or letters beyond ASCII, it takes beside a word of English."""
 
 
 def language_of(tokens: Sequence[str], text: str) -> str:
@@ -141,36 +111,23 @@ def language_of(tokens: Sequence[str], text: str) -> str:
     One of `LANGUAGES` but Russian, whose words are known by their letters.
     """
     lists = _lists()
-    if lists.foreign.isdisjoint(tokens) and "¿" not in text:  # as most texts
+    if lists.foreign.isdisjoint(tokens):  # as most texts
         return ENGLISH
     tokens, text = tokens[:_ENOUGH], text[: 8 * _ENOUGH]
-    voting = [word for word in tokens if word in lists.languages]
     english = [word for word in tokens if word in lists.english]
-    if len(voting) + _OTHER_SIGNS <= len(english):
-        return ENGLISH
-    letters = frozenset(() if text.isascii() else text.lower())
-    signs = _LETTERS.keys() & letters
-    elided = _ELIDED.search(text)
-    votes: Counter[str] = Counter({_LETTERS[letter]: 1 for letter in signs})
-    votes.update(() if elided is None else _ELISIONS[elided[1].lower()])
-    votes.update(language for word in voting for language in lists.languages[word])
+    votes = Counter(each for word in tokens for each in lists.languages.get(word, ()))
+    votes.update(_LETTERS[letter] for letter in _LETTERS.keys() & frozenset(text.lower()))
+    if elided := _ELIDED.search(text):
+        votes.update(("fr", "it") if elided[1] else ("fr",))
     if not votes:
         return ENGLISH
-    others = [word for word in tokens if len(word) > _SHORT and word not in lists.known]
-    ends = {each: sum(word.endswith(_ENDINGS[each]) for word in others) for each in votes}
+    others = [word for word in tokens if len(word) > _SHORT and word not in lists.languages]
+    ends = {each: tuple(_ENDINGS[each].split()) for each in sorted(votes)}
     # In one order: the same text has the same language in every process.
-    best = max(sorted(votes), key=lambda each: votes[each] + _TIE * ends[each])
+    best = max(ends, key=lambda e: (votes[e], sum(word.endswith(ends[e]) for word in others)))
     if votes[best] <= len(english):
         return ENGLISH
-    evidence = (
-        len(foreign := lists.foreign.intersection(tokens))
-        - 0.5 * len(foreign & lists.weak)
-        + bool(signs)
-        + (elided is not None)
-        + 0.5 * bool(letters - _ASCII)
-        + 0.5 * (ends[best] >= max(_SHORT, 0.75 * len(others)))
-        + 0.5 * (best == "de" and any(map(_PARTICIPLE.fullmatch, others)))
-    )
+    evidence = len(lists.foreign.intersection(tokens)) + (not text.isascii()) + bool(elided)
     is_pure = lists.stop_words[best].issuperset(english) and len(tokens) > _SHORT
     return best if evidence >= (1 if is_pure else _SURE) else ENGLISH
 

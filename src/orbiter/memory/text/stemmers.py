@@ -9,27 +9,27 @@ Changing anything here changes what indexes hold: raise `words.VERSION` with it.
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from orbiter.memory._lazy import lazy_pattern
 
-__all__ = ["STEMMERS", "compound_parts", "stem_in"]
+__all__ = ["STEMMERS", "compound_parts", "irregular_forms", "stem_in"]
 
 
 @cache
 def _irregular() -> dict[str, dict[str, str]]:
-    """Return the word that each irregular form is of, by language."""
     listed = Path(__file__).with_name("irregular_forms.txt").read_text(encoding="utf-8")
     parts = re.split(r"\[(\w+)\]\n", listed)[1:]
     return {
-        language: {
-            form: base
-            for base, *forms in map(str.split, lines.splitlines())
-            for form in (base, *forms)
-        }
+        language: {form: forms[0] for forms in map(str.split, lines.splitlines()) for form in forms}
         for language, lines in zip(parts[::2], parts[1::2], strict=True)
     }
+
+
+def irregular_forms(language: str) -> dict[str, str]:
+    """Return the word that each irregular form is of."""
+    return _irregular()[language]
 
 
 def _without(word: str, endings: tuple[str, ...], left: int) -> str:
@@ -44,13 +44,15 @@ _SEPARABLE = lazy_pattern(
     r"(ab|an|auf|aus|bei|ein|her|hin|los|mit|nach|um|vor|weg|zu|zuruck|zusammen|weiter|fern|statt)"
     r"((?:ge|zu)?)(?=[a-z]{4})(.+)"
 )
-_GERMAN_DERIVED = ("igkeit", "lichkeit", "keit", "heit", "ung", "lich", "isch", "ig")
-_KEPT_GERMAN = frozenset(("zeitung", "meinung", "leitung", "stunden", "stunde", "kunden", "kunde"))
+_GERMAN_ENDINGS = (
+    "lichkeit", "igkeit", "keit", "heit", "ung", "lich", "isch", "ig", "ern", "est", "end", "em",
+    "en", "er", "es", "et", "ie", "e", "s", "n",
+)  # fmt: skip
 
 
 def _german(word: str) -> str:
-    if word in _irregular()["de"]:
-        return _strip_german(_irregular()["de"][word])
+    if word in irregular_forms("de"):
+        return _strip_german(irregular_forms("de")[word])
     parts = _separable(word)
     if parts is not None:
         return parts[0] + parts[1]
@@ -64,36 +66,19 @@ def _separable(word: str) -> tuple[str, str] | None:
         return None
     prefix, infix, rest = match.groups()
     for candidate in (f"ge{rest}" if infix == "ge" else rest, rest, f"{infix}{rest}"):
-        if candidate in _irregular()["de"]:
-            return prefix, _strip_german(_irregular()["de"][candidate])
+        if candidate in irregular_forms("de"):
+            return prefix, _strip_german(irregular_forms("de")[candidate])
     if infix != "ge" or not rest.endswith(("t", "en")):
         return None
     return prefix, _strip_german(rest.removesuffix("t"))
 
 
 def _strip_german(word: str) -> str:
-    if word in _KEPT_GERMAN:
-        return word[:-1] if word.endswith("e") else word.removesuffix("n").removesuffix("e")
     for _ in range(2):
-        word = _without(word, ("innen", "in"), 5)
-        word = _without(word, ("ern", "est", "end", "em", "en", "er", "es", "et", "ie", "e"), 3)
-        if len(word) > 4 and word[-1] == "s" and word[-2] in "bdfghklmnrtaou":
-            word = word[:-1]
-        if len(word) > 5 and word[-1] == "n" and word[-2] in "lr":
-            word = word[:-1]
-        shorter = _without(
-            word, ("igkeit", "lichkeit", "keit", "heit", "ung", "lich", "isch", "ig"), 4
-        )
-        if shorter == word:
-            break
-        word = shorter
+        word = _without(_without(word, ("innen", "in"), 5), _GERMAN_ENDINGS, 4)
     if word.startswith("ge") and word.endswith("t") and 6 < len(word) < 12:
         word = word[2:]
-    if len(word) > 5 and word.endswith("st") and word[-3] in "bdfghklmn":
-        word = word[:-2]
-    elif len(word) > 4 and word.endswith("t") and word[-2] not in "aeiou":
-        word = word[:-1]
-    return word[:-1] if len(word) > 4 and word[-1] == word[-2] else word
+    return word[:-1] if len(word) > 4 and word[-1] == "t" else word
 
 
 _FRENCH_DERIVED = (
@@ -108,8 +93,8 @@ _FRENCH_ENDINGS = (
 
 
 def _french(word: str) -> str:
-    if word in _irregular()["fr"]:
-        word = _irregular()["fr"][word]
+    if word in irregular_forms("fr"):
+        word = irregular_forms("fr")[word]
     elif word.endswith("aux") and len(word) > 5:
         word = word[:-3] + "al"
     elif word.endswith(("s", "x")) and len(word) > 3:
@@ -130,17 +115,6 @@ _SPANISH_ENDINGS = (
     "arse", "erse", "irse", "ian", "ias", "ia", "ar", "er", "ir", "an", "en", "io", "os", "as",
     "es", "ces", "o", "a", "e", "i", "s",
 )  # fmt: skip
-
-
-def _spanish(word: str) -> str:
-    word = _irregular()["es"].get(word, word)
-    if len(word) > 5:
-        word = _without(word, ("selas", "selos", "melo", "mela", "telo"), 4)
-    if word.endswith("ces") and len(word) > 4:
-        word = word[:-3] + "z"
-    return _without(word, _SPANISH_ENDINGS, 3)
-
-
 _ITALIAN_ENDINGS = (
     "azioni", "azione", "izioni", "izione", "amenti", "amento", "imenti", "imento", "mente",
     "atrice", "atori", "atore", "eranno", "erebbe", "iranno", "avamo", "evamo", "avano", "evano",
@@ -149,16 +123,6 @@ _ITALIAN_ENDINGS = (
     "arsi", "ersi", "irsi", "ano", "ono", "chi", "che", "ghi", "ghe", "ia", "ie", "io", "ii", "i",
     "e", "o", "a",
 )  # fmt: skip
-
-
-def _italian(word: str) -> str:
-    word = _irregular()["it"].get(word, word)
-    shorter = _without(word, _ITALIAN_ENDINGS, 3)
-    if shorter != word and word.endswith(("chi", "che", "ghi", "ghe")):
-        return word[:-2]
-    return shorter
-
-
 _PORTUGUESE_ENDINGS = (
     "acoes", "acao", "icoes", "icao", "amentos", "amento", "imentos", "imento", "idades", "idade",
     "adores", "adora", "ador", "mente", "ariamos", "aremos", "avamos", "aram", "eram", "iram",
@@ -169,12 +133,12 @@ _PORTUGUESE_ENDINGS = (
 )  # fmt: skip
 
 
-def _portuguese(word: str) -> str:
-    return _without(_irregular()["pt"].get(word, word), _PORTUGUESE_ENDINGS, 3)
+def _by_endings(language: str, endings: tuple[str, ...], word: str) -> str:
+    return _without(irregular_forms(language).get(word, word), endings, 3)
 
 
 def _dutch(word: str) -> str:
-    word = _irregular()["nl"].get(word, word)
+    word = irregular_forms("nl").get(word, word)
     if word.startswith("ge") and word.endswith(("t", "d")) and len(word) > 6:
         word = word[2:]
     word = _without(word, ("heden", "heid", "lijke", "lijk", "ingen", "ing", "tjes", "tje"), 4)
@@ -207,7 +171,7 @@ _RUSSIAN_NOUN = (
 
 
 def _russian(word: str) -> str:
-    word = _irregular()["ru"].get(word, word)
+    word = irregular_forms("ru").get(word, word)
     if word.endswith(("ся", "сь")) and len(word) > 5:
         word = word[:-2]
     left = 3 if word.endswith(("ат", "ят", "ит", "ет", "ут", "ют", "им", "ем")) else 2
@@ -220,9 +184,9 @@ def _russian(word: str) -> str:
 STEMMERS: dict[str, Callable[[str], str]] = {
     "de": _german,
     "fr": _french,
-    "es": _spanish,
-    "it": _italian,
-    "pt": _portuguese,
+    "es": partial(_by_endings, "es", _SPANISH_ENDINGS),
+    "it": partial(_by_endings, "it", _ITALIAN_ENDINGS),
+    "pt": partial(_by_endings, "pt", _PORTUGUESE_ENDINGS),
     "nl": _dutch,
     "ru": _russian,
 }
@@ -235,11 +199,8 @@ def stem_in(language: str, word: str) -> str:
 
 
 _LINKS = ("", "s", "n", "en", "es", "er", "e")
-_NO_PART = (
-    "ung", "lich", "heit", "keit", "isch", "schaft", "chen", "lein", "bar", "los", "haft", "sam",
-    "ern", "eln", "ieren", "iert", "ig",
-)  # fmt: skip
-_SHORTEST, _LEAST, _UNKNOWN = 7, 3, 4
+_NO_PART = ("ung", "lich", "heit", "keit", "isch")
+_SHORTEST, _LEAST = 7, 4
 
 
 @cache
@@ -250,9 +211,10 @@ def _known() -> tuple[frozenset[str], frozenset[str]]:
     return parts, frozenset(map(_german, parts))
 
 
-def _is_head(head: str) -> bool:
+def _known_head(head: str) -> str | None:
+    """Return the known part that *head* is, without the letters that link it to the next."""
     parts, _ = _known()
-    return any(head.endswith(link) and head[: len(head) - len(link)] in parts for link in _LINKS)
+    return next((left for link in _LINKS if (left := head.removesuffix(link)) in parts), None)
 
 
 def compound_parts(word: str) -> tuple[str, ...]:
@@ -279,27 +241,13 @@ def _split(word: str) -> tuple[str, str] | None:
     known, stems = _known()
     if len(word) < _SHORTEST or word in known or _german(word) in stems:
         return None
-    splits: list[tuple[int, int, str, str]] = []
+    splits: list[tuple[int, str, str]] = []
     for at in range(_LEAST, len(word) - _LEAST + 1):
         head, tail = word[:at], word[at:]
-        if tail.startswith(_NO_PART):
-            continue
-        is_head, is_tail = _is_head(head), _german(tail) in stems
-        if is_head and is_tail:
-            splits.append((2, at, head, tail))
-        elif (is_head and len(head) >= _UNKNOWN and len(tail) > _UNKNOWN) or (
-            is_tail and len(tail) >= _UNKNOWN and len(head) >= _UNKNOWN
-        ):
-            splits.append((1, len(head if is_head else tail), head, tail))
+        signs = (_known_head(head) is not None) + (_german(tail) in stems)
+        if signs and not tail.startswith(_NO_PART):
+            splits.append((signs, head, tail))
     if not splits:
         return None
-    *_, head, tail = max(splits)
-    return _unlinked(head), tail
-
-
-def _unlinked(head: str) -> str:
-    parts, _ = _known()
-    for link in _LINKS:
-        if head.endswith(link) and head[: len(head) - len(link)] in parts:
-            return head[: len(head) - len(link)]
-    return head.removesuffix("s") if len(head) > _UNKNOWN else head
+    _, head, tail = max(splits)
+    return _known_head(head) or head.removesuffix("s"), tail

@@ -8,92 +8,9 @@ another stem, so it need not be a word. Changing anything here changes what inde
 
 import re
 
-__all__ = ["stem"]
+from orbiter.memory.text.stemmers import irregular_forms
 
-_IRREGULAR = {
-    form: base
-    for line in """
-    be am is are was were been being
-    have has had having
-    do does did done doing
-    go goes went gone
-    become became
-    begin began begun
-    bring brought
-    build built
-    buy bought
-    catch caught
-    choose chose chosen
-    come came
-    draw drew drawn
-    drink drank drunk
-    drive drove driven
-    eat ate eaten
-    fall fell fallen
-    feel felt
-    fight fought
-    find found
-    fly flew flown
-    forget forgot forgotten
-    get got gotten
-    give gave given
-    grow grew grown
-    hear heard
-    hold held
-    keep kept
-    know knew known
-    lead led
-    learn learnt
-    leave left
-    lend lent
-    lose lost losing
-    make made
-    mean meant
-    meet met
-    pay paid
-    read reading
-    ride rode ridden
-    ring rang rung
-    run ran running
-    say said
-    see saw seen
-    sell sold
-    send sent
-    sew sewn
-    shoot shot
-    sing sang sung
-    sit sat
-    sleep slept
-    speak spoke spoken
-    spend spent
-    stand stood
-    steal stole stolen
-    swim swam swum
-    take took taken
-    teach taught
-    tell told
-    think thought
-    throw threw thrown
-    understand understood
-    wake woke woken
-    wear wore worn
-    win won winning
-    write wrote written
-    child children
-    foot feet
-    knife knives
-    man men
-    mouse mice
-    person people
-    tooth teeth
-    wife wives
-    woman women
-    good better best
-    bad worse worst
-    """.strip().splitlines()
-    for base, *forms in [line.split()]
-    for form in (base, *forms)
-}
+__all__ = ["stem"]
 
 _HAS_VOWEL = re.compile(r"[aeiouy]")
 _DOUBLE = re.compile(r"([bdfgmnprt])\1$")
@@ -120,8 +37,8 @@ _SYLLABLE = re.compile(r"[aeiouy]+[^aeiouy]+")
 
 def stem(word: str) -> str:
     """Return the stem of a case-folded word without accents."""
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
+    if (base := irregular_forms("en").get(word)) is not None:
+        return base
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         # Of an alphabet other than Latin, the start is what inflection leaves alone.
         return word[:6] if not word.isascii() else word

@@ -42,7 +42,7 @@ __all__ = [
     "tokens",
 ]
 
-VERSION = 9
+VERSION = 10
 """Changes whenever `terms`, `passages` or `index_texts` return something else for the same text."""
 
 PASSAGE_WORDS = 120
