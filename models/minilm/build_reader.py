@@ -8,11 +8,11 @@ the same on every processor. One run reads one question beside a batch of notes:
 
 | input | shape | what it is |
 |---|---|---|
-| `question` | [words, 64] int8 | the vectors of the question's words |
-| `words` | [notes, words, 64] int8 | those of each note and of what stands beside it |
+| `question` | [words, numbers] int8 | the vectors of the question's words |
+| `words` | [notes, words, numbers] int8 | those of each note and of what stands beside it |
 | `parts`, `places` | [notes, words] int64 | what each word stands in, and where in that |
 | `present` | [notes, words] float | 1 for a word, 0 where there is none |
-| `nearness` | [notes, 2] float | cosine of the texts, and late interaction of their words |
+| `cosine` | [notes] float | how near both texts are |
 | `task` | [1] int64 | 0 for a question and notes, 1 for an older note and newer ones |
 
 The output `logits`, [notes, 3]: the note answers, is related, replaces the older one.
@@ -28,74 +28,114 @@ from build_model import HOME, Graph, Weights
 from onnx import TensorProto, helper
 
 READER = HOME / "reader.onnx"
-DETAILS = 64
 
 
 class Reader:
     """Writes the reader into a graph."""
 
-    def __init__(self, weights: Weights, heads: int) -> None:
+    def __init__(self, weights: Weights, heads: int, *, is_whole: bool = False) -> None:
         self.graph = Graph()
         self._weights = weights
         self._heads = heads
+        self._is_whole = is_whole
         self._size = len(weights["reader.norm.weight"])
+        self._details = weights["reader.up.weight"].shape[1]
 
     def model(self, layers: int) -> onnx.ModelProto:
         """Return the whole reader."""
         add, keep = self.graph.add, self.graph.keep
-        seen = self.normed("norm_seen", self.words("words", "parts", "places"))
-        x = add("Concat", self.summary(), self.asked(), axis=1)
-        rows = add(
-            "Slice", add("Shape", "words"), keep("0", [0], np.int64), keep("1", [1], np.int64)
-        )
-        rest = keep("1 1", [1, 1], np.int64)
-        x = add("Expand", x, add("Concat", rows, rest, axis=0))
+        question = add("Unsqueeze", self.floats("question"), keep("0", [0], np.int64))
+        words = self.floats("words")
+        near = add("MatMul", words, add("Transpose", question, perm=[0, 2, 1]))
+        own, beside = self.met(near)
+        seen = self.placed(words, "parts", "places", self.match(self.highest(near, 2), None))
+        seen = self.normed("norm_seen", seen)
+        x = add("Concat", self.summary(), self.asked(question, own, beside), axis=1)
         absent = add("Mul", add("Sub", "present", keep("one", 1.0)), keep("far", 1e9))
-        own = add(
+        always = add(
             "ReduceSum", add("Mul", x, keep("zero", 0.0)), keep("last", [-1], np.int64), keepdims=0
         )
-        absent = add("Concat", own, absent, axis=1)
+        absent = add("Concat", always, absent, axis=1)
         absent = add("Unsqueeze", absent, keep("heads and rows", [1, 2], np.int64))
+        if self._is_whole:
+            x, seen = add("Concat", x, seen, axis=1), ""
         for number in range(layers):
             x = self.layer(f"layers.{number}", x, seen, absent)
         first = add("Gather", x, keep("first", 0, np.int64), axis=1)
-        near = add("Mul", "nearness", keep("four", 4.0))
-        found = add("Concat", self.normed("norm", first), near, axis=1)
+        late = add("ReduceMean", own, axes=[1], keepdims=1)
+        cosine = add("Unsqueeze", "cosine", keep("1", [1], np.int64))
+        both = add("Mul", add("Concat", cosine, late, axis=1), keep("four", 4.0))
+        found = add("Concat", self.normed("norm", first), both, axis=1)
         found = self.gelu(self.dense("head.0", found))
         self.dense("head.2", found, output="logits")
         return self._finished()
 
+    def floats(self, words: str) -> str:
+        """Return vectors of words as they were before they were rounded to bytes."""
+        add, keep = self.graph.add, self.graph.keep
+        return add("Mul", add("Cast", words, to=TensorProto.FLOAT), keep("unit", 1 / 127))
+
+    def met(self, near: str) -> tuple[str, str]:
+        """Return how near the nearest word is to each word asked: of the note, and beside it."""
+        add, keep = self.graph.add, self.graph.keep
+        kinds = keep("notes", [float(each in (NOTE, NEW)) for each in range(7)])
+        of_note = add("Mul", add("Gather", kinds, "parts"), "present")
+        rest = add("Sub", "present", of_note)
+        best = []
+        for part in (of_note, rest):
+            there = add("Unsqueeze", part, keep("last", [-1], np.int64))
+            # 0 is what is there and -1 what is not, which nothing is further away than.
+            lower = add("Mul", add("Sub", there, keep("one", 1.0)), keep("two", 2.0))
+            found = add("Add", add("Mul", near, there), lower)
+            best.append(add("Max", self.highest(found, 1), keep("least", -1.0)))
+        return best[0], best[1]
+
+    def highest(self, near: str, axis: int) -> str:
+        """Return the largest along an axis."""
+        return self.graph.add("ReduceMax", near, axes=[axis], keepdims=0)
+
+    def match(self, one: str, other: str | None) -> str:
+        """Return what the reader makes of how near the nearest words are."""
+        add, keep = self.graph.add, self.graph.keep
+        last = keep("last", [-1], np.int64)
+        rows = self._weights["reader.match.weight"].T
+        found = add("Mul", add("Unsqueeze", one, last), keep("match.0", rows[0]))
+        if other is None:
+            return found
+        return add(
+            "Add", found, add("Mul", add("Unsqueeze", other, last), keep("match.1", rows[1]))
+        )
+
     def summary(self) -> str:
-        """Return what stands before the question's words and gathers what the reader says."""
+        """Return what gathers what the reader says, for each note."""
         add, keep = self.graph.add, self.graph.keep
         tasks = keep("summary", self._weights["reader.summary"])
-        return add("Unsqueeze", add("Gather", tasks, "task"), keep("0", [0], np.int64))
+        found = add("Unsqueeze", add("Gather", tasks, "task"), keep("0", [0], np.int64))
+        rows = add(
+            "Slice", add("Shape", "words"), keep("0", [0], np.int64), keep("1", [1], np.int64)
+        )
+        rest = keep("1 1", [1, 1], np.int64)
+        return add("Expand", found, add("Concat", rows, rest, axis=0))
 
-    def asked(self) -> str:
-        """Return what the reader makes of the question's words."""
+    def asked(self, question: str, own: str, beside: str) -> str:
+        """Return what the reader makes of the question's words, for each note."""
         add, keep = self.graph.add, self.graph.keep
-        question = add("Unsqueeze", "question", keep("0", [0], np.int64))
         kinds = keep("question's parts", [QUESTION, OLD], np.int64)
         count = add(
             "Slice", add("Shape", "question"), keep("0", [0], np.int64), keep("1", [1], np.int64)
         )
         count = add("Squeeze", count, keep("0", [0], np.int64))
         places = add("Range", keep("zeroth", 0, np.int64), count, keep("by one", 1, np.int64))
-        return self.words_at(question, add("Gather", kinds, "task"), places)
+        part = add("Gather", kinds, "task")
+        return self.placed(question, part, places, self.match(own, beside))
 
-    def words(self, words: str, parts: str, places: str) -> str:
-        """Return what the reader makes of words, before any attention."""
-        return self.words_at(words, parts, places)
-
-    def words_at(self, words: str, parts: str, places: str) -> str:
+    def placed(self, words: str, parts: str, places: str, match: str) -> str:
         """Return vectors of words in the reader's size, with what they stand in and where."""
         add, keep = self.graph.add, self.graph.keep
-        floats = add("Mul", add("Cast", words, to=TensorProto.FLOAT), keep("unit", 1 / 127))
-        found = self.dense("up", floats)
         segments = keep("segment", self._weights["reader.segment.weight"])
-        found = add("Add", found, add("Gather", segments, parts))
+        found = add("Add", self.dense("up", words), add("Gather", segments, parts))
         at = keep("place", self._weights["reader.place.weight"])
-        return add("Add", found, add("Gather", at, places))
+        return add("Add", add("Add", found, add("Gather", at, places)), match)
 
     def layer(self, name: str, x: str, seen: str, absent: str) -> str:
         """Return what a layer makes of *x*, which sees itself and what is *seen*."""
@@ -111,7 +151,8 @@ class Reader:
         width = self._size // self._heads
         heads = keep("heads", [0, 0, self._heads, width], np.int64)
         query = self.dense(f"{name}.query", normed, scale=width**-0.5)
-        both = self.dense(f"{name}.key_value", add("Concat", normed, seen, axis=1))
+        known = add("Concat", normed, seen, axis=1) if seen else normed
+        both = self.dense(f"{name}.key_value", known)
         halves = keep("halves", [self._size] * 2, np.int64)
         outputs = [f"{name}.key", f"{name}.value"]
         key, value = self.graph.add_many("Split", both, halves, outputs=outputs, axis=-1)
@@ -147,12 +188,12 @@ class Reader:
     def _finished(self) -> onnx.ModelProto:
         words = ["notes", "words"]
         inputs: list[tuple[str, int, list[str | int]]] = [
-            ("question", TensorProto.INT8, ["asked", DETAILS]),
-            ("words", TensorProto.INT8, [*words, DETAILS]),
+            ("question", TensorProto.INT8, ["asked", self._details]),
+            ("words", TensorProto.INT8, [*words, self._details]),
             ("parts", TensorProto.INT64, list(words)),
             ("places", TensorProto.INT64, list(words)),
             ("present", TensorProto.FLOAT, list(words)),
-            ("nearness", TensorProto.FLOAT, ["notes", 2]),
+            ("cosine", TensorProto.FLOAT, ["notes"]),
             ("task", TensorProto.INT64, [1]),
         ]
         graph = helper.make_graph(
@@ -169,7 +210,7 @@ class Reader:
         return model
 
 
-QUESTION, OLD = 0, 5
+QUESTION, NOTE, OLD, NEW = 0, 1, 5, 6
 """The numbers of these parts, as `train/network.py` has them."""
 
 
@@ -180,8 +221,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=READER)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--whole", action="store_true", help="as it was trained with")
     options = parser.parse_args(arguments)
-    model = Reader(Weights(options.weights), options.heads).model(options.layers)
+    reader = Reader(Weights(options.weights), options.heads, is_whole=options.whole)
+    model = reader.model(options.layers)
     options.output.write_bytes(model.SerializeToString(deterministic=True))
     print(f"{options.output}: {options.output.stat().st_size:,} bytes")
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 LAYERS, HEADS, SIZE, WIDE, POSITIONS = 6, 12, 384, 1536, 512
-DETAILS = 64
-"""Numbers of the vector of a word."""
 START, END = 101, 102
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -130,7 +128,7 @@ class Bert(nn.Module):
 
 
 class _ReaderLayer(nn.Module):
-    """Pre-norm: the queries see themselves and what does not change."""
+    """Pre-norm: the queries see themselves and, if there is any, what does not change."""
 
     def __init__(self, size: int, heads: int, wide: int, dropout: float) -> None:
         super().__init__()
@@ -140,10 +138,11 @@ class _ReaderLayer(nn.Module):
         self.key_value = nn.Linear(size, 2 * size)
         self.wide, self.narrow = nn.Linear(size, wide * size), nn.Linear(wide * size, size)
 
-    def forward(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, seen: Tensor | None, mask: Tensor) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         normed = self.norm(x)
-        keys, values = self.key_value(torch.cat([normed, seen], 1)).chunk(2, -1)
+        known = normed if seen is None else torch.cat([normed, seen], 1)
+        keys, values = self.key_value(known).chunk(2, -1)
         split = [
             each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for each in (self.query(normed), keys, values)
@@ -160,10 +159,20 @@ class Reader(nn.Module):
     """Judges a question beside a note, or an older note beside a newer one."""
 
     def __init__(
-        self, size: int = 128, layers: int = 2, heads: int = 4, wide: int = 4, dropout: float = 0.1
+        self,
+        size: int = 128,
+        layers: int = 2,
+        heads: int = 4,
+        wide: int = 4,
+        dropout: float = 0.1,
+        *,
+        details: int = 64,
+        is_whole: bool = False,
     ) -> None:
         super().__init__()
-        self.up = nn.Linear(DETAILS, size)
+        self.is_whole = is_whole
+        self.up = nn.Linear(details, size)
+        self.match = nn.Linear(2, size, bias=False)
         self.segment = nn.Embedding(7, size)
         self.place = nn.Embedding(MAX_PLACES, size)
         self.summary = nn.Parameter(torch.randn(2, size) * 0.02)
@@ -173,30 +182,52 @@ class Reader(nn.Module):
         self.norm_seen, self.norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.head = nn.Sequential(nn.Linear(size + 2, 64), nn.GELU(), nn.Linear(64, 3))
 
-    def words(self, vectors: Tensor, segment: int) -> Tensor:
-        """Return what the reader makes of the *vectors* of words, before any attention."""
-        count = vectors.shape[1]
-        return self.up(vectors) + self.segment.weight[segment] + self.place.weight[:count]
+    def words(self, vectors: Tensor, segment: int, met: Tensor) -> Tensor:
+        """Return what the reader makes of the *vectors* of words, before any attention.
+
+        *met* is how near the nearest word is: of the other text, and of what stands beside that.
+        """
+        places = self.place.weight[: vectors.shape[1]]
+        return self.up(vectors) + self.segment.weight[segment] + places + self.match(met)
 
     def forward(
         self,
         asked: tuple[Tensor, Tensor, int],
         read: Sequence[tuple[Tensor, Tensor, int]],
-        nearness: Tensor,
+        cosine: Tensor,
         task: int,
     ) -> Tensor:
         """Return three logits a pair; *asked* and *read* are vectors, their mask, a segment."""
         vectors, mask, segment = asked
         rows = vectors.shape[0]
+        near = [_nearness(asked, each) for each in read]
+        best = [
+            each.masked_fill(~part[1][:, None], -1).amax(-1)
+            for each, part in zip(near, read, strict=True)
+        ]
+        beside = torch.stack([torch.full_like(best[0], -1), *best[1:]]).amax(0)
         summary = self.summary[task].expand(rows, 1, -1)
-        words = self.words(vectors, segment)
+        words = self.words(vectors, segment, torch.stack([best[0], beside], -1))
         x = torch.cat([summary.to(words.dtype), words], 1)
-        seen = self.norm_seen(torch.cat([self.words(each, part) for each, _, part in read], 1))
+        others = []
+        for each, (part, _, kind) in zip(near, read, strict=True):
+            met = each.masked_fill(~mask[..., None], -1).amax(1)
+            others.append(self.words(part, kind, torch.stack([met, torch.zeros_like(met)], -1)))
+        seen: Tensor | None = self.norm_seen(torch.cat(others, 1))
+        if self.is_whole:
+            x, seen = torch.cat([x, seen], 1), None
         ones = torch.ones(rows, 1, dtype=torch.bool, device=mask.device)
         whole = torch.cat([ones, mask, *(each for _, each, _ in read)], 1)
         for layer in self.layers:
             x = layer(x, seen, whole)
-        return self.head(torch.cat([self.norm(x[:, 0]).float(), nearness.float() * 4], 1)).float()
+        counted = mask.float()
+        late = (best[0].float() * counted).sum(-1) / counted.sum(-1).clamp(min=1)
+        nearness = torch.stack([cosine, late], 1) * 4
+        return self.head(torch.cat([self.norm(x[:, 0]).float(), nearness], 1)).float()
+
+
+def _nearness(asked: tuple[Tensor, Tensor, int], read: tuple[Tensor, Tensor, int]) -> Tensor:
+    return torch.einsum("bqe,bde->bqd", asked[0], read[0])
 
 
 class Pieces:
@@ -222,7 +253,7 @@ class Model(nn.Module):
         self.m.load_state_dict(
             {name[2:]: each for name, each in weights.items() if name.startswith("m.")}
         )
-        self.P = nn.Parameter(weights["P"].clone())
+        self.P = nn.Parameter(_widened(weights["P"], reader.up.in_features))
         self.reader = reader
 
     def encode(self, pieces: Pieces, texts: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -294,15 +325,16 @@ class Model(nn.Module):
         cosine = (
             vectors.index_select(0, asked[0]).float() * vectors.index_select(0, note).float()
         ).sum(-1)
-        late = _late_pairs(first, second[0])
-        return self.reader(first, second, torch.stack([cosine, late], 1), task)
+        return self.reader(first, second, cosine, task)
 
 
-def _late_pairs(asked: tuple[Tensor, Tensor, int], note: tuple[Tensor, Tensor, int]) -> Tensor:
-    near = torch.einsum("bqe,bde->bqd", asked[0], note[0])
-    best = near.masked_fill(~note[1][:, None], -1e4).amax(-1).float()
-    counted = asked[1].float()
-    return (best * counted).sum(-1) / counted.sum(-1).clamp(min=1)
+def _widened(projection: Tensor, details: int) -> Tensor:
+    """Return the projection with more numbers a word, the new ones at random."""
+    more = details - projection.shape[1]
+    if more <= 0:
+        return projection.clone()
+    drawn = torch.randn(projection.shape[0], more) * projection.std()
+    return torch.cat([projection, drawn], 1)
 
 
 def update_parts(table: Tensor) -> list[tuple[Tensor, int]]:

@@ -209,6 +209,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--details", type=int, default=64, help="numbers of a word's vector")
+    parser.add_argument("--whole", action="store_true", help="have all words see each other")
     parser.add_argument("--wide", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=7)
     parser.add_argument("--scenes", type=int, default=6, help="scenes in a batch")
@@ -246,7 +248,15 @@ def main() -> None:
     say(
         f"{len(kept)} scenes, {questions:,} questions, {len(batches)} steps an epoch; {vars(given)}"
     )
-    reader = Reader(given.size, given.layers, given.heads, given.wide, given.dropout)
+    reader = Reader(
+        given.size,
+        given.layers,
+        given.heads,
+        given.wide,
+        given.dropout,
+        details=given.details,
+        is_whole=given.whole,
+    )
     model = Model(read_weights(given.weights), reader, given.dropout).to(DEVICE)
     trainer = Trainer(data, model, given)
     if given.profile:
