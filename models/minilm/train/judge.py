@@ -52,13 +52,14 @@ def _bank(data: Data, model: Model, texts: Sequence[int]) -> tuple[Any, dict[int
     """Return vectors of all *texts*, in rows, and the row of each text."""
     unique = sorted({text for text in texts if text >= 0})
     order = torch.tensor(unique)
-    parts: list[list[torch.Tensor]] = [[], [], []]
+    parts: list[list[torch.Tensor]] = []
     most = MOST[NOTE]
     for rows in order.split(1024):
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
             found = model.encode(data.pieces, rows, most)
-        for part, values in zip(parts, found, strict=True):
-            short = most + 1 - values.shape[1] if part is not parts[0] else 0
+        parts = parts or [[] for _ in found]
+        for at, (part, values) in enumerate(zip(parts, found, strict=True)):
+            short = most + 1 - values.shape[1] if at in (1, 2) else 0
             wide = functional.pad(values, (0, 0) * (values.ndim - 2) + (0, short))
             part.append(wide.bfloat16() if DEVICE == "cuda" and wide.is_floating_point() else wide)
     return tuple(torch.cat(part) for part in parts), {text: i for i, text in enumerate(unique)}

@@ -114,12 +114,13 @@ class Bert(nn.Module):
         )
         self.encoder = nn.ModuleDict({"layer": nn.ModuleList(_Layer() for _ in range(LAYERS))})
 
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the last hidden states."""
+    def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor | None = None) -> Tensor:
+        """Return the last hidden states; *kinds* is 1 for what belongs to a second text."""
         parts = self.embeddings
         hidden = parts["word_embeddings"](ids)
         hidden = hidden + parts["position_embeddings"].weight[: ids.shape[1]]
-        hidden = hidden + parts["token_type_embeddings"].weight[0]
+        types = parts["token_type_embeddings"].weight
+        hidden = hidden + (types[0] if kinds is None else types[kinds])
         dropout = self.dropout if self.training else 0.0
         hidden = functional.dropout(parts["LayerNorm"](hidden), dropout)
         for layer in self.encoder["layer"]:
@@ -344,7 +345,7 @@ def update_parts(table: Tensor) -> list[tuple[Tensor, int]]:
 
 def late_all(bank: tuple[Tensor, Tensor, Tensor], asked: Tensor, notes: Tensor) -> Tensor:
     """Return the late interaction of every question with every note of a batch."""
-    _, words, masks = bank
+    words, masks = bank[1], bank[2]
     asked, notes = asked.to(words.device), notes.to(words.device)
     mask, there = masks[asked, : MOST[QUESTION]], masks[notes]
     most, longest = (max(1, int(each.sum(1).max())) for each in (mask, there))

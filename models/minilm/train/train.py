@@ -40,6 +40,7 @@ from network import (
     save_weights,
     update_parts,
 )  # fmt: skip
+from teacher import Teacher
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -77,8 +78,9 @@ class Trainer:
     def run(self, batches: Batches, say: Callable[[str], None]) -> None:
         """Train for all epochs; at the end the model has the mean of its last weights."""
         given, model = self.given, self.model
-        body = [p for name, p in model.named_parameters() if name.startswith("m.")]
-        head = [p for name, p in model.named_parameters() if not name.startswith("m.")]
+        learned = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+        body = [each for name, each in learned if name.startswith(("m.", "both."))]
+        head = [each for name, each in learned if not name.startswith(("m.", "both."))]
         rates = given.rate, given.head_rate
         groups = [{"params": part, "lr": 0.0} for part in (body, head)]
         optimizer = torch.optim.AdamW(groups, weight_decay=given.decay)
@@ -209,6 +211,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--teacher", action="store_true", help="train a cross-encoder instead")
     parser.add_argument("--details", type=int, default=64, help="numbers of a word's vector")
     parser.add_argument("--whole", action="store_true", help="have all words see each other")
     parser.add_argument("--wide", type=int, default=4)
@@ -257,7 +260,12 @@ def main() -> None:
         details=given.details,
         is_whole=given.whole,
     )
-    model = Model(read_weights(given.weights), reader, given.dropout).to(DEVICE)
+    weights = read_weights(given.weights)
+    model = (
+        Teacher(weights, data.pieces, given.dropout)
+        if given.teacher
+        else Model(weights, reader, given.dropout)
+    ).to(DEVICE)
     trainer = Trainer(data, model, given)
     if given.profile:
         profile(trainer, batches, say)
