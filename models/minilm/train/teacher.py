@@ -7,10 +7,8 @@ teach it: what it says of every pair of a scene can be learned instead of the la
 from collections.abc import Sequence
 
 import torch
-from network import MOST, NOTE, SIZE, START, Bert, Model, Pieces, Reader
+from network import BEFORE, END, MOST, SIZE, START, Bert, Model, Pieces, Reader
 from torch import Tensor, nn
-
-END = 102
 
 
 class Teacher(Model):
@@ -45,8 +43,8 @@ class Teacher(Model):
         first = self._words(texts, *asked)
         rest = {kind: self._words(texts, rows, kind) for rows, kind in parts}
         note = parts[0][1]
-        named = [rest[kind] for kind in rest if kind not in (note, 2)]
-        beside = [rest[kind] for kind in rest if kind == 2]
+        named = [rest[kind] for kind in rest if kind not in (note, BEFORE)]
+        beside = [rest[kind] for kind in rest if kind == BEFORE]
         rows = len(first)
         start = torch.full((rows, 1), START, device=first.device)
         end = torch.full((rows, 1), END, device=first.device)
@@ -73,6 +71,3 @@ class Teacher(Model):
         ids = self._pieces.table[texts[rows.clamp(min=0)], 1 : MOST[kind] + 1].long()
         ids = ids.masked_fill((rows < 0)[:, None] | (ids == END), 0)
         return ids[:, : max(1, int((ids > 0).sum(1).max()))]
-
-
-assert NOTE == 1  # noqa: S101 - and 2 is what was said before

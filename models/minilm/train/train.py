@@ -84,7 +84,7 @@ class Trainer:
         rates = given.rate, given.head_rate
         groups = [{"params": part, "lr": 0.0} for part in (body, head)]
         optimizer = torch.optim.AdamW(groups, weight_decay=given.decay)
-        steps, begun, done = given.epochs * len(batches), time.monotonic(), 0
+        steps, begun, done, share = given.epochs * len(batches), time.monotonic(), 0, 0.0
         shares = torch.tensor([0.7, 0.7, 0.2, 1.0, 0.5], device=DEVICE)
         for number in range(given.epochs):
             model.train()
@@ -92,8 +92,7 @@ class Trainer:
             for batch in batches.epoch():
                 share = max(done / steps, (time.monotonic() - begun) / given.limit)
                 if share >= 1:
-                    self.settle()
-                    return
+                    break
                 for group, rate in zip(optimizer.param_groups, rates, strict=True):
                     group["lr"] = rate * min(1, (done + 1) / (0.05 * steps)) * (1 - share)
                 losses = self.losses(batch)
@@ -105,6 +104,8 @@ class Trainer:
                 total, count, done = total + losses.detach(), count + 1, done + 1
             shown = " ".join(f"{each:.3f}" for each in (total / max(count, 1)).tolist())
             say(f"epoch {number + 1}: near, late, anchor, reader, updates {shown}")
+            if share >= 1:
+                break
         self.settle()
 
     @torch.no_grad()
