@@ -21,11 +21,15 @@ The output `logits`, [notes, 3]: the note answers, is related, replaces the olde
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from build_model import HOME, Graph, Weights
 from onnx import TensorProto, helper
+
+if TYPE_CHECKING:
+    from build_model import Floats
 
 READER = HOME / "reader.onnx"
 
@@ -56,12 +60,12 @@ class Reader:
             "ReduceSum", add("Mul", x, keep("zero", 0.0)), keep("last", [-1], np.int64), keepdims=0
         )
         absent = add("Concat", always, absent, axis=1)
-        absent = add("Unsqueeze", absent, keep("heads and rows", [1, 2], np.int64))
+        absent = add("Unsqueeze", absent, keep("1", [1], np.int64))
         if self._is_whole:
             x, seen = add("Concat", x, seen, axis=1), ""
         for number in range(layers):
-            x = self.layer(f"layers.{number}", x, seen, absent)
-        first = add("Gather", x, keep("first", 0, np.int64), axis=1)
+            x = self.layer(f"layers.{number}", x, seen, absent, is_last=number == layers - 1)
+        first = add("Squeeze", x, keep("1", [1], np.int64))
         late = add("ReduceMean", own, axes=[1], keepdims=1)
         cosine = add("Unsqueeze", "cosine", keep("1", [1], np.int64))
         both = add("Mul", add("Concat", cosine, late, axis=1), keep("four", 4.0))
@@ -132,44 +136,78 @@ class Reader:
     def placed(self, words: str, parts: str, places: str, match: str) -> str:
         """Return vectors of words in the reader's size, with what they stand in and where."""
         add, keep = self.graph.add, self.graph.keep
-        segments = keep("segment", self._weights["reader.segment.weight"])
-        found = add("Add", self.dense("up", words), add("Gather", segments, parts))
-        at = keep("place", self._weights["reader.place.weight"])
-        return add("Add", add("Add", found, add("Gather", at, places)), match)
+        matrix, bias = self._weights.of("reader.up")
+        found = add("Add", add("MatMul", words, keep("up.weight", matrix)), match)
+        for name, rows in (("segment", parts), ("place", places)):
+            table = keep(name, self._weights[f"reader.{name}.weight"])
+            found = add("Add", found, add("Gather", table, rows))
+        # Last, or ONNX Runtime makes one step of a sum and its norm, which takes longer than two.
+        return add("Add", found, keep("up.bias", bias))
 
-    def layer(self, name: str, x: str, seen: str, absent: str) -> str:
-        """Return what a layer makes of *x*, which sees itself and what is *seen*."""
+    def layer(self, name: str, x: str, seen: str, absent: str, *, is_last: bool) -> str:
+        """Return what a layer makes of *x*, which sees itself and what is *seen*.
+
+        Of the last one nothing but the summary is asked for, so nothing else is worked out.
+        """
         add = self.graph.add
-        found = self.attention(name, self.normed(f"{name}.norm", x), seen, absent)
-        x = add("Add", x, self.dense(f"{name}.out", found))
+        normed = self.normed(f"{name}.norm", x)
+        known = add("Concat", normed, seen, axis=1) if seen else normed
+        if is_last:
+            x, normed = self.summary_of(x), self.summary_of(normed)
+        x = add("Add", x, self.attention(name, normed, known, absent))
         wide = self.gelu(self.dense(f"{name}.wide", self.normed(f"{name}.norm_wide", x)))
         return add("Add", x, self.dense(f"{name}.narrow", wide))
 
-    def attention(self, name: str, normed: str, seen: str, absent: str) -> str:
-        """Return what the heads of a layer attend to, side by side."""
-        add, keep = self.graph.add, self.graph.keep
-        width = self._size // self._heads
-        heads = keep("heads", [0, 0, self._heads, width], np.int64)
-        query = self.dense(f"{name}.query", normed, scale=width**-0.5)
-        known = add("Concat", normed, seen, axis=1) if seen else normed
-        both = self.dense(f"{name}.key_value", known)
-        halves = keep("halves", [self._size] * 2, np.int64)
-        outputs = [f"{name}.key", f"{name}.value"]
-        key, value = self.graph.add_many("Split", both, halves, outputs=outputs, axis=-1)
-        query, key, value = (
-            add("Transpose", add("Reshape", each, heads), perm=order)
-            for each, order in ((query, [0, 2, 1, 3]), (key, [0, 2, 3, 1]), (value, [0, 2, 1, 3]))
-        )
-        share = add("Softmax", add("Add", add("MatMul", query, key), absent), axis=-1)
-        found = add("Transpose", add("MatMul", share, value), perm=[0, 2, 1, 3])
-        return add("Reshape", found, keep("together", [0, 0, self._size], np.int64))
+    def summary_of(self, x: str) -> str:
+        """Return the first row of each note, and no other."""
+        first, second = (self.graph.keep(f"{each}", [each], np.int64) for each in (0, 1))
+        return self.graph.add("Slice", x, first, second, second)
 
-    def dense(self, name: str, found: str, *, scale: float = 1.0, output: str = "") -> str:
-        """Return what a layer makes of what is found, times *scale*."""
+    def attention(self, name: str, normed: str, known: str, absent: str) -> str:
+        """Return what a layer's rows attend to of what is *known*.
+
+        The matrices of keys and values are multiplied with those of queries and results ahead, head
+        by head. The same comes out, and the many words of a note need no keys and values: only the
+        few rows that ask are multiplied by a matrix.
+        """
         add, keep = self.graph.add, self.graph.keep
-        matrix, bias = self._weights.of(f"reader.{name}")
-        product = add("MatMul", found, keep(f"{name}.weight", matrix * scale))
-        return add("Add", product, keep(f"{name}.bias", bias * scale), output=output)
+        asking, found = self.folded(name)
+        size = keep("a row of each head", [0, -1, self._size], np.int64)
+        query = add("Reshape", self.affine(f"{name}.asking", normed, *asking), size)
+        near = add("MatMul", query, add("Transpose", known, perm=[0, 2, 1]))
+        share = add("Softmax", add("Add", near, absent), axis=-1)
+        together = keep("together", [0, -1, self._heads * self._size], np.int64)
+        mean = add("Reshape", add("MatMul", share, known), together)
+        return self.affine(f"{name}.found", mean, *found)
+
+    def folded(self, name: str) -> "tuple[tuple[Floats, Floats], tuple[Floats, Floats]]":
+        """Return a layer's way from rows to what each head looks for, and back from the mean.
+
+        What a key's bias adds is the same for all words, so it changes no share.
+        """
+        heads, width = self._heads, self._size // self._heads
+        (query, query_bias), (both, both_bias), (out, out_bias) = (
+            self._weights.of(f"reader.{name}.{part}") for part in ("query", "key_value", "out")
+        )
+        key, value = np.split(both, 2, axis=1)
+        parts = [slice(head * width, (head + 1) * width) for head in range(heads)]
+        asking = np.hstack([query[:, part] @ key[:, part].T for part in parts])
+        asking_bias = np.concatenate([query_bias[part] @ key[:, part].T for part in parts])
+        found = np.vstack([value[:, part] @ out[part] for part in parts])
+        found_bias = np.split(both_bias, 2)[1] @ out + out_bias
+        return (asking / np.sqrt(width), asking_bias / np.sqrt(width)), (found, found_bias)
+
+    def dense(self, name: str, found: str, *, output: str = "") -> str:
+        """Return what a layer makes of what is found."""
+        return self.affine(name, found, *self._weights.of(f"reader.{name}"), output=output)
+
+    def affine(
+        self, name: str, found: str, matrix: "Floats", bias: "Floats", *, output: str = ""
+    ) -> str:
+        """Return the product with a matrix, and the bias added."""
+        add, keep = self.graph.add, self.graph.keep
+        product = add("MatMul", found, keep(f"{name}.weight", matrix))
+        return add("Add", product, keep(f"{name}.bias", bias), output=output)
 
     def gelu(self, found: str) -> str:
         """Return GELU of what is found, by the error function."""
@@ -220,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("weights", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--output", type=Path, default=READER)
     parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--whole", action="store_true", help="as it was trained with")
     options = parser.parse_args(arguments)
     reader = Reader(Weights(options.weights), options.heads, is_whole=options.whole)

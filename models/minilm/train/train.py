@@ -1,7 +1,7 @@
 """Train the encoder and the reader together.
 
     python train.py --data data.npz --weights weights_0.npz weights_1.npz --hold-every 7
-    python train.py … --hold talk everyday --size 128 --layers 2 --epochs 7 --save build/model
+    python train.py … --hold talk everyday --size 128 --layers 1 --epochs 12 --save build/model
 
 Held-out scenes (whole writers with `--hold`, or every n-th scene) are measured after training and
 never trained on; a benchmark in the data is only measured. Everything random comes from `--seed`.
@@ -210,7 +210,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hold-every", type=int, default=0, help="measure on every n-th scene")
     parser.add_argument("--share", type=float, default=1.0, help="share of the scenes to train on")
     parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--teacher", action="store_true", help="train a cross-encoder instead")
     parser.add_argument("--details", type=int, default=64, help="numbers of a word's vector")

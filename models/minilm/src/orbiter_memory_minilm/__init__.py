@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-__all__ = ["DETAILS", "MODEL", "NAME", "REPLACES", "VOCABULARY"]
+__all__ = ["DETAILS", "MODEL", "NAME", "READER", "REPLACES", "VOCABULARY"]
 
-NAME = "recall-minilm/int8"
+NAME = "recall-minilm-3/int8"
 """What stores keep beside its vectors: another name for every model that makes other ones."""
 
-REPLACES = ("all-MiniLM-L6-v2/int8",)
+REPLACES = ("recall-minilm/int8", "all-MiniLM-L6-v2/int8")
 """The models that this distribution had before."""
 
 MODEL = Path(__file__).with_name("recall-minilm-int8.onnx")
@@ -18,3 +18,6 @@ VOCABULARY = Path(__file__).with_name("vocab.txt")
 
 DETAILS = Path(__file__).with_name("details.npy")
 """What takes a token's vector from 384 numbers to 64: a float32 matrix, 384 x 64."""
+
+READER = Path(__file__).with_name("reader.onnx")
+"""The ONNX graph that judges a question beside notes, from the vectors of their words."""
