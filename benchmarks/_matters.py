@@ -8,12 +8,43 @@ held back while the rules of `orbiter.memory.recall` were written.
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from benchmarks._replacements import AROUND, REPLIES
-
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 SCOPE = MemoryMetadata(user_id="gail")
 START = datetime(2025, 2, 3, 8, 0, tzinfo=UTC)
+
+
+AROUND = (
+    "It rained all weekend and we stayed in", "I watched a documentary about whales",
+    "The neighbours have a very loud lawn mower", "My back hurts a bit after the long drive",
+    "I found a nice recipe for lentil soup", "The lamp in the hallway flickers again",
+    "I switched the heating off because it was warm", "Now the tomatoes are finally ripe",
+    "My uncle told the story of the lost canoe again", "I had to wait an hour at the town hall",
+    "The museum was closed, so we walked along the river", "I lost one of my gloves on the tram",
+    "We moved the table so that the light is better", "Somebody left an umbrella at our door",
+    "I need to return the drill by the end of the week", "The cake turned out too sweet",
+    "I slept badly because of the full moon", "My favourite mug broke this morning",
+    "The new series about the lighthouse is quite good", "I bought stamps and a box of envelopes",
+    "The kids built a hut out of blankets", "I forgot the anniversary of my parents",
+    "There was a power cut in the whole street", "The mechanic says the brakes are fine",
+    "I planted basil and parsley on the balcony", "We played cards until midnight",
+    "The printer does not find the network", "I cleaned the windows, all of them",
+    "There is a new ice cream shop by the bridge", "I do not understand the letter from the bank",
+    "The snow melted within a day", "I am looking for a present for my colleague",
+    "The lecture about volcanoes was fascinating", "I have to renew my passport this year",
+    "We saw a fox in the park", "The radio played that old song from school",
+    "I used to be afraid of dogs as a child", "The elevator is out of order again",
+    "I ordered a new pair of reading glasses", "The soup needs more salt",
+    "My friend Rita sent a postcard from Crete", "I finished the puzzle with a thousand pieces",
+    "The train was late by forty minutes", "I changed a light bulb in the kitchen",
+    "The pharmacy was already closed", "I wrote a long letter to my aunt",
+    "There was a long queue at the post office", "I repaired the zip of my jacket",
+    "We counted eleven swans on the lake", "I spilled tea over the keyboard",
+)  # fmt: skip
+REPLIES = (
+    "Thanks for telling me.", "I see! Anything else?", "Good to know.", "I'll keep that in mind.",
+    "That sounds interesting, tell me more when you like.",
+)  # fmt: skip
 
 
 class Matter(NamedTuple):

@@ -78,7 +78,7 @@ async def examples(path: Path, embeddings: Embeddings | None) -> list[list[Examp
                 now = asked.at or conversation.end
                 question, pool = await gather(store, asked.text, query, now=now)
                 table = measure(question, pool)
-                scored = await order(store, pool, table, {}, max_reranked=MAX_RERANKED)
+                scored = await order(store, pool, table, max_reranked=MAX_RERANKED)
                 best = {one.item.id for one in scored[:MAX_RERANKED]}
                 truth = [conversation.ids[item.id] in asked.evidence for item in table.items]
                 looked = [item.id in best for item in table.items]

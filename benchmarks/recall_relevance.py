@@ -1,17 +1,17 @@
-"""Calibration of `hit.relevance`: of hits at 0.8, about 80 % should answer. Fits it, and prints it.
+"""Relevance: how good and how calibrated it is for who was not fitted to; fits its weights.
 
-    python -m benchmarks.recall_relevance --data FILE… [--cache FILE] [--words-only] [--write]
+    python -m benchmarks.recall_relevance --scenes WRITER… [--data FILE…] [--model FOLDER] [--write]
 
-Every question is put to the real pipeline, with the model and without; what it measured for each of
-the ten hits, and which of them are evidence, goes into a logistic regression with a ridge. Beside
-the conversations of the files there are the notes of `benchmarks/_notes.py`, as notes and as what a
-user or an assistant says in a chat, and four of them in each message of a user; nothing is fitted
-to those that differ in a name alone. Each
-conversation is judged by a fit on all others, or each half of the questions by the other half where
-there is only one: a table of what relevance says against what is true, R@10 with the default of
-prompts, and the questions that nothing answers. `--write` puts a fit on everything into
-`recall/_relevance.py`; do so after a change of the ranking. Needs
-numpy.
+Every question is put to the real pipeline. What it measured for the 50 best candidates of the first
+look, and which of them answer, goes into logistic regressions with a light ridge: with what the
+reader says ("read"), by cosines ("near"), and without a model ("words"); each for notes, for what
+was said in a conversation, and for a few candidates "alone", which are drawn from all that there
+are where they are few.
+
+Each writer of scenes and each conversation is judged by a fit on all others, in the order that
+recall would give: what the reader looks at stands before the rest. `--model` is a folder with a
+model that was not trained on these writers. `--write` puts a fit on everything into
+`recall/_relevance.py`. Needs numpy.
 """
 
 import argparse
@@ -19,347 +19,248 @@ import asyncio
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from benchmarks._conversations import Asked, Conversation, read
-from benchmarks._notes import (
-    ALIKE,
-    NOTES,
-    REPLIES,
-    REQUESTS,
-    UNNAMED_QUESTIONS,
-    UNRELATED_QUESTIONS,
-)
 from benchmarks._recall_scores import APART
-from benchmarks.recall_quality import fill, opened, part_of
+from benchmarks._relevance_report import Example, Floats, Judged, report
+from benchmarks._scenes import scenes, told, use_model
+from benchmarks.recall_quality import fill, opened, tell
 
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.embeddings.cached import CachedEmbeddings
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.model.items import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    MemoryStatus,
-)
+from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import _relevance
-from orbiter.memory.recall._candidates import embed_question, look
-from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning
-from orbiter.memory.recall._modes import RecallMode
-from orbiter.memory.recall._select import choose
-from orbiter.memory.text.ranking import ANSWERED, least_relevance
+from orbiter.memory.recall._candidate_pool import is_talk
+from orbiter.memory.recall._candidates import embed_question, fill_pool, look
+from orbiter.memory.recall._features import has_evidence
+from orbiter.memory.recall._reading import MAX_READ
+from orbiter.memory.recall._relevance import Weights, leads_of, of_share, weights_for
+from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
+from orbiter.memory.recall._signals import measure
 
-Floats = npt.NDArray[np.float64]
-RIDGE = 0.1
-K = 10
-EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-TEXT = (
-    *("own", "prev", "near", "speaker", "people", "assistant", "you", "assistant_you"),
-    *("note", "note_near", "chat", "chat_near", "sentence", "brief", "brief_share"),
-    *("times", "date", "asks_when", "when", "question", "length"),
-)
-VECTOR = ("cosine", "note_cosine", "brief_cosine")
-CONTEXT = ("prev", "near", "note_near", "chat_near", "sentence")
-NAMES = {
-    "words": TEXT,
-    "meaning": (*TEXT, *VECTOR),
-    "details": (*TEXT, *VECTOR, "detail", "detail_near", "chat_detail"),
-    "nearest": (*(name for name in TEXT if name not in CONTEXT), *VECTOR),
+Tables = dict[str, dict[str, Weights]]
+BEST, ENOUGH, BEHIND = _relevance._BEST, _relevance._ENOUGH, _relevance._BEHIND
+LEAST, MOST = _relevance._LEAST, _relevance._MOST
+RIDGE = 1.0
+FITTED = {"read": ("answers", "related", "lead"), "near": ("cosine", "share"), "words": ("share",)}
+"""What is weighed, beside the standing among the other candidates."""
+COLUMNS = Weights._fields
+TIMES_ALONE = 2
+"""How many times a few candidates of each question are drawn."""
+LANGUAGES = {
+    "English": {"en"},
+    "western Europe": {"de", "fr", "es", "it", "pt", "nl"},
+    "East Asia": {"zh", "ja", "ko"},
 }
-"""What each set of weights weighs."""
-OWN = {"notes": (NOTES, UNRELATED_QUESTIONS), "alike": (ALIKE, UNNAMED_QUESTIONS)}
-"""Our own notes: pairs, and questions that nothing answers."""
-TOLD_BY = {"user": HumanMemory, "assistant": AIMemory}
-TOLD_AT_ONCE = 5
-"""How many of them make a chat."""
-TOGETHER, IN_A_MESSAGE = "together", 4
-"""As which they are told in longer messages, and how many notes make one."""
-JUDGED = "alike"
-"""Nothing is fitted to these: how often notes are alike is different for everybody."""
 
 
-@dataclass
-class Example:
-    """One question: what was measured for each hit, and which of them are evidence."""
-
-    fold: str
-    hits: list[dict[str, float]]
-    is_evidence: list[bool]
-    evidence: int
-    """How many items are evidence, found or not; 0 for what nothing answers."""
+def group_of(language: str) -> str:
+    return next((name for name, codes in LANGUAGES.items() if language in codes), "others")
 
 
-def notes(name: str) -> Conversation:
-    """Return notes and their questions: by themselves, or as "notes, user" in chats of a user."""
-    kind, _, teller = name.partition(", ")
-    pairs, at = OWN[kind][0], datetime(2026, 5, 8, tzinfo=UTC)
-    if teller == TOGETHER:
-        return together(name, pairs, at)
-    stated, others = [], []
-    for number, (text, _) in enumerate(pairs):
-        chat = str(number // TOLD_AT_ONCE) if teller else None
-        owner = MemoryMetadata(user_id=name, session_id=chat)
-        if not teller:
-            stated.append(MemoryItem(content=text, metadata=owner, created_at=at))
-            continue
-        said_at = at + timedelta(minutes=number)
-        stated.append(TOLD_BY[teller](content=text, metadata=owner, created_at=said_at))
-        others.append(beside(teller, number, owner, said_at))
-    ids = {item.id: str(number) for number, item in enumerate([*stated, *others])}
-    questions = [
-        Asked(str(number), text, name, frozenset((str(number),)), at if not teller else None)
-        for number, (_, text) in enumerate(pairs)
-    ]
-    items = sorted([*stated, *others], key=lambda item: item.created_at)
-    return Conversation(name, items, questions, ids)
+def sources(given: argparse.Namespace) -> Iterator[tuple[str, str, str | None, Conversation]]:
+    """Yield the fold, the language, the user's name and the conversation of each source."""
+    for name, scene in scenes(given.scenes):
+        fold, user = name.partition("/")[0], scene.get("user")
+        yield fold, group_of(scene["language"]), user, told(name, scene)
+    for path in given.data:
+        for conversation in read(path)[1]:
+            yield conversation.name, "English", None, conversation
 
 
-def together(name: str, pairs: Sequence[tuple[str, str]], at: datetime) -> Conversation:
-    """Return notes as a user tells them in a chat, several in each message."""
-    count = len(pairs) // IN_A_MESSAGE
-    owner = MemoryMetadata(user_id=name, session_id="1")
-    items: list[MemoryItem] = []
-    for number in range(count):
-        told_at = at + timedelta(minutes=number)
-        text = " ".join(f"{note}." for note, _ in pairs[number::count])
-        items.append(HumanMemory(content=text, metadata=owner, created_at=told_at))
-        items.append(beside("user", number, owner, told_at))
-    ids = {item.id: str(number) for number, item in enumerate(items)}
-    questions = [
-        Asked(str(number), text, name, frozenset((str(2 * (number % count)),)), None)
-        for number, (_, text) in enumerate(pairs)
-    ]
-    return Conversation(name, items, questions, ids)
-
-
-def beside(teller: str, number: int, owner: MemoryMetadata, at: datetime) -> MemoryItem:
-    """Return what the other one says: what an assistant replies, or what a user asks before."""
-    if teller == "user":
-        reply, later = REPLIES[number % len(REPLIES)], at + timedelta(seconds=10)
-        return AIMemory(content=reply, metadata=owner, created_at=later)
-    request, before = REQUESTS[number % len(REQUESTS)], at - timedelta(seconds=10)
-    return HumanMemory(content=request, metadata=owner, created_at=before)
-
-
-def halves(conversations: Sequence[Conversation]) -> list[tuple[str, Conversation]]:
-    """Return the conversations by fold, or the halves of the questions of a single one."""
-    if len(conversations) > 1:
-        return [(each.name, each) for each in conversations]
-    name = conversations[0].name.partition(", ")[0]  # the same notes, whoever tells them
-    return [(f"{name}, {part}", part_of(conversations, part)[0]) for part in (1, 2)]
-
-
-async def examples(
-    data: Path | str, embeddings: Embeddings | None, modes: Sequence[RecallMode]
-) -> dict[RecallMode, list[Example]]:
-    """Return the questions of a file, or of our notes, and those that nothing answers, by mode."""
-    if isinstance(data, str):
-        conversations, (_, unanswered) = [notes(data)], OWN[data.split(", ", maxsplit=1)[0]]
-    else:
-        conversations, unanswered = read(data)[1], UNRELATED_QUESTIONS
-    folds = halves(conversations)
-    made: dict[RecallMode, list[Example]] = {mode: [] for mode in modes}
+async def examples(given: argparse.Namespace, embeddings: Embeddings | None) -> list[Example]:
+    made: list[Example] = []
     async with opened(None, embeddings) as store:
-        for fold, conversation in folds:
+        for fold, group, user, conversation in sources(given):
+            tell(f"{conversation.name}: {len(made):,} questions so far")
             await fill(store, conversation)
             for asked in conversation.questions:
-                if asked.category != APART:
-                    for mode in modes:
-                        made[mode].append(await example(store, conversation, asked, fold, mode))
-        for number, text in enumerate(unanswered):
-            fold, conversation = folds[number % len(folds)]
-            asked = Asked("", text, "unrelated", frozenset(), None)
-            for mode in modes:
-                made[mode].append(await example(store, conversation, asked, fold, mode))
+                if asked.category == APART:
+                    continue
+                one = await example(store, conversation, asked, user)
+                if one is not None:
+                    made.append(Example(fold, asked.category, group, len(asked.evidence), *one))
+    tell("")
     return made
 
 
 async def example(
-    store: SQLMemoryStore, conversation: Conversation, asked: Asked, fold: str, mode: RecallMode
-) -> Example:
+    store: SQLMemoryStore, conversation: Conversation, asked: Asked, user: str | None
+) -> tuple[Any, ...] | None:
+    """Return what recall measures for a question; nothing where it is not asked by weights."""
+    filters = Query("", conversation.scope, status=MemoryStatus.ACCEPTED, limit=10)
     now = asked.at or conversation.end
-    filters = Query("", conversation.scope, status=MemoryStatus.ACCEPTED, limit=K)
-    request = RecallRequest(asked.text, filters, now, 0.0, 1.0, 0.0, explain=False)
-    by_words = mode != "meaning"
-    seen = await look(store, asked.text, filters, now=now, by_words=by_words)
-    vector = await embed_question(store, seen.question, is_all=not by_words)
-    search = by_all if by_words else by_meaning
-    candidates = await search(store, request, seen, vector)
-    assert candidates.measures is not None
-    scored = {one.item.id: one for one in candidates.scored}
-    hits = choose(candidates, k=K, mode=mode, explain=False)
-    return Example(
-        fold,
-        [dict(candidates.measures(scored[hit.item.id])) for hit in hits],
-        [conversation.ids[hit.item.id] in asked.evidence for hit in hits],
-        len(asked.evidence),
+    seen = await look(store, asked.text, filters, now=now, names=(user,) if user else ())
+    if seen.question.asks_about_user:
+        return None
+    vector = await embed_question(store, seen)
+    pool = await fill_pool(store, seen, filters, vector)
+    table = measure(seen.question, pool, weighed_columns(pool))
+    first = (await order(store, pool, table, max_reranked=MAX_RERANKED))[:BEST]
+    if not first:
+        return None
+    cosines = pool.similarity or {}
+    rows = np.zeros((len(first), len(COLUMNS)))
+    rows[:, COLUMNS.index("always")] = 1
+    scores = np.array([one.score for one in first])
+    above = (scores - scores.mean()) / (scores.std() or 1.0)
+    rows[:, COLUMNS.index("standing")] = above.clip(LEAST, MOST)
+    rows[:, COLUMNS.index("cosine")] = [cosines.get(one.item.id, 0.0) for one in first]
+    rows[:, COLUMNS.index("share")] = [
+        of_share(seen.question.terms, table.matched[one.place]) for one in first
+    ]
+    is_echo = np.array([bool(table.columns["echo"][one.place]) for one in first])
+    turn = np.where(is_echo, BEST, np.cumsum(~is_echo) - 1)
+    if vector is not None and vector.reading is not None:
+        before = (table.before[one.place] for one in first)
+        said = [None if place is None else table.items[place] for place in before]
+        notes = list(zip((one.item for one in first), said, strict=True))
+        verdicts = await vector.reading.judge(store, notes, cosines, table.details, pool.names)
+        rows[:, COLUMNS.index("answers")] = [each.answers for each in verdicts]
+        rows[:, COLUMNS.index("related")] = [each.related for each in verdicts]
+        of_each = zip(first, turn, verdicts, strict=True)
+        table.verdicts.update({one.place: says for one, at, says in of_each if at < MAX_READ})
+        leads = leads_of(each.answers for each in table.verdicts.values())
+        rows[:, COLUMNS.index("lead")] = [leads.get(each.answers, 0.0) for each in verdicts]
+    return (
+        rows,
+        np.array([is_talk(one.item, pool.names) for one in first]),
+        np.array([conversation.ids[one.item.id] in asked.evidence for one in first]),
+        turn,
+        np.array(
+            [vector is not None or has_evidence(seen.question, table, one.place) for one in first]
+        ),
     )
 
 
-def matrix(hits: Sequence[dict[str, float]], kind: str) -> Floats:
-    return np.array([[1.0, *(hit[name] for name in NAMES[kind])] for hit in hits])
-
-
-def fit(made: Iterable[Example], kind: str) -> Floats:
-    """Return the weights under which what is evidence is likeliest, by Newton's method."""
-    pairs = [
-        (hit, truth)
-        for one in made
-        if one.evidence and not one.fold.startswith(JUDGED)
-        for hit, truth in zip(one.hits, one.is_evidence, strict=True)
-        if set(NAMES[kind]) <= hit.keys()
-    ]
-    rows = matrix([hit for hit, _ in pairs], kind)
-    truth = np.array([float(each) for _, each in pairs])
-    ridge = RIDGE * np.eye(rows.shape[1])
-    ridge[0, 0] = 1e-6  # how often anything answers is not drawn to a half
-    weights = np.zeros(rows.shape[1])
+def fit(rows: Floats, answers: npt.NDArray[np.bool_], names: Sequence[str]) -> Weights:
+    """Return the weights under which what answers is likeliest, by Newton's method."""
+    used = [COLUMNS.index(name) for name in ("always", *names)]
+    x, y = rows[:, used], answers.astype(float)
+    ridge = np.diag([1e-6, *(RIDGE * x[:, 1:].var(axis=0))])
+    weights = np.zeros(len(used))
     for _ in range(50):
-        said = 1 / (1 + np.exp(-rows @ weights))
-        slope = rows.T @ (truth - said) - ridge @ weights
-        curve = (rows * (said * (1 - said))[:, None]).T @ rows + ridge
-        step = np.linalg.solve(curve, slope)
+        said = 1 / (1 + np.exp(-x @ weights))
+        curve = (x * (said * (1 - said))[:, None]).T @ x + ridge
+        step = np.linalg.solve(curve, x.T @ (y - said) - ridge @ weights)
         weights += step
         if np.abs(step).max() < 1e-6:
             break
-    return weights
+    found = np.round(weights, 2).tolist()
+    return Weights(**dict(zip(("always", *names), found, strict=True)))
 
 
-def judged(made: list[Example], kinds: Sequence[str]) -> list[tuple[Example, list[float]]]:
-    """Return every question with the relevance of its hits, by a fit without its fold."""
-    found = []
+def fitted(made: Sequence[Example], kind: str) -> dict[str, Weights]:
+    """Return the weights for what is alone, among a few, and said in a long conversation."""
+    dice = np.random.default_rng(1)
+    chosen: dict[str, list[tuple[Floats, npt.NDArray[np.bool_]]]] = {"few": [], "crowd": []}
+    alone = []
+    for one in made:
+        is_read = one.turn < (MAX_READ if kind == "read" else BEST)
+        if len(one.rows) < BEST:
+            for _ in range(TIMES_ALONE):
+                some = dice.permutation(len(one.rows))[: dice.integers(1, 9)]
+                alone.append((one.rows[some], one.answers[some]))
+        if len(one.rows) >= ENOUGH:
+            size = "few" if len(one.rows) < BEST else "crowd"
+            chosen[size].append((one.rows[is_read], one.answers[is_read]))
+
+    def of(pairs: list[tuple[Floats, npt.NDArray[np.bool_]]], *names: str) -> Weights:
+        if not pairs:
+            return Weights(0.0)
+        rows, answers = (np.concatenate(each) for each in zip(*pairs, strict=True))
+        found = fit(rows, answers, names)
+        # Both say much the same: none of it is to count against what answers.
+        without = [name for name in names if name != "answers"]
+        return fit(rows, answers, without) if found.answers < 0 else found
+
+    tables = {name: of(pairs, "standing", *FITTED[kind]) for name, pairs in chosen.items()}
+    return tables | {"alone": of(alone, *FITTED[kind])}
+
+
+def said_of(one: Example, tables: Tables, kind: str) -> Floats:
+    """Return the relevance of the candidates, as `_relevance.weighed` works it out."""
+
+    def log_odds(name: str) -> Floats:
+        note, talk = (
+            weights_for(tables[name], len(one.rows), is_talk=each) for each in (False, True)
+        )
+        weights = np.where(one.is_talk[:, None], talk, note)
+        return np.asarray((one.rows * weights).sum(axis=1))
+
+    if kind != "read":
+        found = log_odds(kind)
+    else:
+        is_read = one.turn < MAX_READ
+        found = np.where(is_read, log_odds("read"), log_odds("near"))
+        if is_read.any() and not is_read.all():  # what was not read stands behind what was
+            ahead = found[~is_read].max() - found[is_read].min()
+            found[~is_read] -= max(0.0, ahead + BEHIND)
+    said: Floats = one.is_hit / (1 + np.exp(-found))
+    return said
+
+
+def judged(made: list[Example], kinds: Sequence[str]) -> Judged:
+    """Return every question with its relevances, by a fit without its fold."""
+    found: Judged = []
     for fold in dict.fromkeys(one.fold for one in made):
         others = [one for one in made if one.fold != fold]
-        tables = {kind: table(fit(others, kind), kind) for kind in kinds}
-        own = [one for one in made if one.fold == fold]
-        found += [(one, [said_by(tables, hit) for hit in one.hits]) for one in own]
+        tables = {kind: fitted(others or made, kind) for kind in kinds}
+        own = (one for one in made if one.fold == fold)
+        found += [(one, said_of(one, tables, kinds[0])) for one in own]
     return found
 
 
-def table(weights: Floats, kind: str) -> dict[str, float]:
-    rounded = [round(float(weight), 2) for weight in weights]
-    return dict(zip(("always", *NAMES[kind]), rounded, strict=True))
-
-
-def said_by(tables: dict[str, dict[str, float]], hit: dict[str, float]) -> float:
-    return _relevance.relevance(hit, weights=tables)
-
-
-def show(label: str, found: Sequence[tuple[Example, list[float]]]) -> None:
-    """Print how well relevance is calibrated, and what the defaults of prompts do."""
-    answered = [each for each in found if each[0].evidence]
-    said = np.array([value for _, values in answered for value in values])
-    truth = np.array([each for one, _ in answered for each in one.is_evidence], dtype=float)
-    print(
-        f"\n{label}: {len(answered)} questions, {len(said)} hits, {100 * truth.mean():.1f} % answer"
-    )
-    print(f"  {'relevance':>11}{'hits':>8}{'mean':>8}{'answer':>9}")
-    for low, high in pairwise(EDGES):
-        within = (said >= low) & ((said < high) | (high == 1.0))
-        if within.any():
-            mean, true = 100 * said[within].mean(), 100 * truth[within].mean()
-            print(f"  {low:5.2f}-{high:5.2f}{within.sum():8}{mean:7.1f}%{true:8.1f}%")
-    every = np.mean([sum(one.is_evidence) / one.evidence for one, _ in answered])
-    kept = np.mean([sum(kept_of(one, values)) / one.evidence for one, values in answered])
-    print(f"  R@{K} {100 * every:.1f}, with the default of prompts {100 * kept:.1f}")
-    unrelated = [(one, values) for one, values in found if not one.evidence]
-    best = [max(values, default=0.0) for _, values in unrelated]
-    empty = np.mean([not is_answered(values) for _, values in unrelated])
-    print(
-        f"  {len(best)} questions that nothing answers: best hit at most "
-        f"{np.percentile(best, 95):.2f} for 95 %, {100 * np.mean(np.array(best) < 0.5):.0f} % have "
-        f"none from 0.5, a prompt gets nothing for {100 * empty:.0f} %"
-    )
-
-
-def is_answered(values: Sequence[float]) -> bool:
-    return max(values, default=0.0) >= ANSWERED
-
-
-def kept_of(one: Example, values: list[float]) -> list[bool]:
-    """Return which hits are evidence and stay in a prompt."""
-    if not is_answered(values):
-        return []
-    least = least_relevance(max(values))
-    return [each and value >= least for each, value in zip(one.is_evidence, values, strict=True)]
-
-
-def written(tables: dict[str, dict[str, float]]) -> str:
+def written(tables: Tables) -> str:
     """Return the weights as they stand in the source."""
-    lines = ["WEIGHTS: Mapping[str, Measures] = MappingProxyType({"]
+    lines = ["WEIGHTS: Mapping[str, Mapping[str, Weights]] = MappingProxyType({"]
     for kind, weights in tables.items():
-        lines.append(f'    "{kind}": _weights(')
-        line = "       "
-        for name, weight in weights.items():
-            part = f" {name}={weight},"
-            if len(line) + len(part) > 100:
-                lines.append(line)
-                line = "       "
-            line += part
-        lines += [line, "    ),"]
+        lines.append(f'    "{kind}": {{')
+        for name, each in weights.items():
+            parts = [f"{value:.2f}" for value in each[: 2 if name != "alone" else 1]]
+            parts += [f"{field}={getattr(each, field):.2f}" for field in FITTED[kind]]
+            lines.append(f'        "{name}": Weights({", ".join(parts)}),')
+        lines.append("    },")
     return "\n".join([*lines, "})  # fmt: skip"])
-
-
-def report(
-    label: str,
-    by_data: dict[str, dict[RecallMode, list[Example]]],
-    mode: RecallMode,
-    kinds: tuple[str, ...],
-    tables: dict[str, dict[str, float]],
-) -> None:
-    """Print the calibration of one mode, and add the weights of a fit on everything to *tables*."""
-    made = [one for each in by_data.values() for one in each[mode]]
-    found = {id(one): (one, values) for one, values in judged(made, kinds)}
-    for name, each in by_data.items():
-        show(f"{name}, {label}", [found[id(one)] for one in each[mode]])
-    show(f"all, {label}", list(found.values()))
-    for kind in kinds:
-        tables.setdefault(kind, table(fit(made, kind), kind))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, nargs="*", default=[], help="JSON, or gzipped")
+    parser.add_argument("--scenes", nargs="+", default=[], metavar="WRITER")
+    parser.add_argument("--data", type=Path, nargs="+", default=[], help="JSON, or gzipped")
+    parser.add_argument("--model", type=Path, help="a folder with the files of another model")
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors between runs")
-    parser.add_argument("--words-only", action="store_true", help="only without a model")
     parser.add_argument("--write", action="store_true", help="put the weights into the source")
     given = parser.parse_args()
-    warnings.simplefilter("ignore")  # that there is no model is the point of a part of it
-    model: Embeddings | None = None
-    if not given.words_only:
-        model = LocalEmbeddings()
-        if given.cache:
-            model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
-    tables: dict[str, dict[str, float]] = {}
-    sets: dict[str, Path | str] = {path.name.partition(".")[0]: path for path in given.data}
-    ways = (*TOLD_BY, TOGETHER)
-    sets |= {name: name for kind in OWN for name in (kind, *(f"{kind}, {one}" for one in ways))}
-    by_words = {name: asyncio.run(examples(data, None, ["hybrid"])) for name, data in sets.items()}
-    report("without a model", by_words, "hybrid", ("words",), tables)
-    if model is not None:
-        by_all = {
-            name: asyncio.run(examples(data, model, ["hybrid", "meaning"]))
-            for name, data in sets.items()
-        }
-        report("with the model", by_all, "hybrid", ("words", "meaning", "details"), tables)
-        report("mode meaning", by_all, "meaning", ("words", "nearest"), tables)
+    use_model(given.model)
+    warnings.simplefilter("ignore")  # that there is no model is the point of a third of it
+    model: Embeddings = LocalEmbeddings()
+    if given.cache:
+        model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
+    with_model = asyncio.run(examples(given, model))
+    without = asyncio.run(examples(given, None))
+    report("read", judged(with_model, ("read", "near")))
+    report("near", judged(with_model, ("near",)))
+    report("words", judged(without, ("words",)))
+    tables = {kind: fitted(without if kind == "words" else with_model, kind) for kind in FITTED}
     print(f"\n{written(tables)}")
     if given.write:
-        source = Path(_relevance.__file__)
-        old = source.read_text("utf-8")
-        new = re.sub(r"(?sm)^WEIGHTS: .*?^\}\).*?$", lambda _: written(tables), old)
-        source.write_text(new, "utf-8")
+        path = Path(_relevance.__file__)
+        source = path.read_text(encoding="utf-8")
+        path.write_text(
+            re.sub(r"(?ms)^WEIGHTS:.*?^\}\)  # fmt: skip", written(tables), source),
+            encoding="utf-8",
+        )
     return 0
 
 

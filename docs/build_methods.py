@@ -57,6 +57,11 @@ def _parsed(function: Callable[..., Any]) -> Function:
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     if not isinstance(node, Function):
         raise TypeError(f"{function} is not written as a function")
+    # A constant of ours as the number it is.
+    node.args.kw_defaults = [
+        ast.Constant(function.__globals__[each.id]) if isinstance(each, ast.Name) else each
+        for each in node.args.kw_defaults
+    ]
     return node
 
 

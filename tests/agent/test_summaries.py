@@ -331,7 +331,7 @@ async def test_a_summary_is_no_memory_of_its_own(url: str, open_memory: Open, wh
     await memory.flush()
     assert await alice.chat("c").summary() is not None
 
-    assert await alice.recall("zebras") == []
+    assert not await alice.recall("zebras", min_relevance=0.05)
     assert len(await alice.recall(mode="recent", k=50)) == 6
     assert len(await alice.chat("c").items()) == 6
     assert len(await alice.chats()) == 1

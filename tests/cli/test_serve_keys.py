@@ -112,7 +112,7 @@ def test_a_server_has_the_reranker_that_it_is_given(cli: Cli, tmp_path: Path) ->
         found = httpx.post(address, json=asked, timeout=HANG).json()
 
     assert found["reranking"]["texts"] == 1
-    assert "reader says 0.73" in found["hits"][0]["told"]
+    assert "reranker says 0.73" in found["hits"][0]["told"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -138,23 +138,25 @@ async def test_a_line_stands_between_what_answers_and_the_rest(
     await handle.remember_many(["Hafnium has the atomic number 72", unlikely])
     ann = Visitor(client(await served()))
 
-    answered = await ann.look(
-        "/memories", q="Did you tell me the atomic number of hafnium at some time?"
-    )
+    told = "Did you tell me the atomic number of hafnium at some time?"
+    answered = await ann.look("/memories", q=told)
     unanswered = await ann.look(
         "/memories",
-        q="Did you tell me at what time tungsten melts in the furnace of the steelworks?",
+        q="Which train goes to Bern on Sunday?",
     )
-    sure = await ann.look("/memories", q="What is the atomic number of hafnium?")
-    rows = (await ann.twin("/memories", q="atomic number"))["rows"]
+    pages = {
+        asked: await ann.look("/memories", q=asked)
+        for asked in ("What is the atomic number of hafnium?", "Is hafnium heavy?", told)
+    }
 
     assert [text[:10] for text in _texts(answered)] == ["Hafnium ha", "We spoke o"]
-    assert "1 possible answer</h2>" in answered
-    assert "1 answer</h2>" in sure
+    for asked, page in pages.items():
+        rows = (await ann.twin("/memories", q=asked))["rows"]
+        is_likely = rows[0]["relevance"] >= 0.5  # type: ignore[index]
+        assert ("1 answer</h2>" if is_likely else "1 possible answer</h2>") in page
     line = answered.index("1 more is unlikely to answer")
     assert answered.index("Hafnium has") < line < answered.index("We spoke of")
     assert "No memory answers this" not in answered
-    assert rows[0]["relevance"] > 0.1  # type: ignore[index]
     assert unanswered.index("No memory answers this") < unanswered.index("We spoke of")
 
 
@@ -266,7 +268,7 @@ async def test_what_is_added_does_not_end_a_search(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:
     ann = memory.scope(user_id="ann")
-    await ann.remember_many(["the tram leaves at nine", "the boat leaves at ten"])
+    await ann.remember_many(["the tram leaves at nine", "I like tea"])
     visitor, asked = Visitor(client(await served())), {"user_id": "ann"}
     page = await visitor.look("/memories", q="tram", user_id="ann")
 
@@ -275,7 +277,7 @@ async def test_what_is_added_does_not_end_a_search(
 
     assert 'hx-include="form.search"' in page  # so that a browser sends what is searched
     assert "a tram is late" in _texts(fits.text)
-    assert "the boat leaves at ten" not in _texts(fits.text)
+    assert _texts(fits.text)[2:] == ["I like tea"]  # what is unlikely to answer
     assert "Saved." in fits.headers["HX-Trigger"]
     assert _texts(other.text) == []
     assert "filters hide it" in other.headers["HX-Trigger"]

@@ -52,7 +52,7 @@ def cosine(one: list[float], other: list[float]) -> float:
 
 def test_vectors_are_plain_numbers_of_length_one(local: LocalEmbeddings) -> None:
     assert isinstance(local, Embeddings)
-    assert (local.name, local.dimension) == ("recall-minilm/int8", 384)
+    assert (local.name, local.dimension) == (orbiter_memory_minilm.NAME, 384)
     for text in TEXTS:
         vector = local.embed(text)
         assert len(vector) == 384

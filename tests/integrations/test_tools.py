@@ -123,7 +123,7 @@ async def test_a_memory_is_corrected_with_its_id_and_forgotten(alice: ScopedMemo
 
 async def test_a_fact_is_forgotten_with_all_its_values(alice: ScopedMemory) -> None:
     tools = memory_tools(alice)
-    for value in ("4710", "4711"):
+    for value in ("W4710", "W4711"):
         await tools["know"]("gym.locker", value)
     other = await alice.facts.put("gym.name", "Iron")
     await alice.facts.put("gym.name", "Steel")
@@ -141,10 +141,10 @@ async def test_a_fact_is_forgotten_with_all_its_values(alice: ScopedMemory) -> N
     assert f"`restore` brings back {newest.id}" in answer
     assert past.startswith("Forgotten. ")
     assert await alice.facts.all() == {"gym.name": await alice.facts.get("gym.name")}
-    assert "471" not in str(await alice.recall("What is my gym locker code?"))
-    assert "471" not in (await alice.chat("new").context("What is my gym locker code?")).text
-    assert "471" not in str((await alice.chat("old").context("And now?")).messages())
-    assert (await alice.restore(newest.id)).content == "gym.locker: 4711"
+    assert "W471" not in str(await alice.recall("What is my gym locker code?"))
+    assert "W471" not in (await alice.chat("new").context("What is my gym locker code?")).text
+    assert "W471" not in str((await alice.chat("old").context("And now?")).messages())
+    assert (await alice.restore(newest.id)).content == "gym.locker: W4711"
 
 
 async def test_a_fact_that_has_ended_is_forgotten_whole(alice: ScopedMemory) -> None:

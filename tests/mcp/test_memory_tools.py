@@ -69,7 +69,10 @@ async def test_lines_have_short_ids_that_every_tool_takes(
 
 
 async def test_a_search_leaves_out_what_does_not_answer(connect: Connect, era: str) -> None:
-    asked = "Did you tell me the time at which hafnium melts in a tungsten furnace?"
+    asked = (
+        "Did you tell me the time at which hafnium melts in a tungsten furnace of the steelworks "
+        "in Essen, with gloves, masks and helmets for everybody who stands near?"
+    )
     said = "a number of things were said about the time of the year, and many more besides"
     async with connect(mode=era) as client:
         await call(client, "memory_add", texts=["Ann drinks green tea", said])
@@ -534,11 +537,11 @@ async def test_a_search_covers_a_matter_over_time_and_says_what_is_replaced(
     connect: Connect, alice: ScopedMemory
 ) -> None:
     now = datetime.now(UTC)
-    await alice.remember("I live in Oslo", created_at=now - timedelta(days=300))
-    await alice.remember("I moved to Paris, I no longer live in Oslo", created_at=now)
+    await alice.facts.put("city", "Oslo", valid_from=now - timedelta(days=300))
+    await alice.facts.put("city", "Paris", valid_from=now - timedelta(days=1))
     async with connect() as client:
-        best = await call(client, "memory_search", query="Where do I live now?")
-        in_order = await call(client, "memory_search", query="live", spread=True)
+        best = await call(client, "memory_search", query="Which is my city now?")
+        in_order = await call(client, "memory_search", query="city", spread=True)
 
     newer, older = best["results"]
     assert (newer.get("replaced_by"), older["replaced_by"]) == (None, newer["id"])

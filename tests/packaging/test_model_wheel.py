@@ -34,6 +34,7 @@ def test_the_wheel_holds_model_vocabulary_licence_and_notice(wheel: zipfile.ZipF
         f"{package}/__init__.py",
         f"{package}/{orbiter_memory_minilm.DETAILS.name}",
         f"{package}/{orbiter_memory_minilm.MODEL.name}",
+        f"{package}/{orbiter_memory_minilm.READER.name}",
         f"{package}/{orbiter_memory_minilm.VOCABULARY.name}",
         f"{package}/py.typed",
     }

@@ -61,10 +61,9 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     pages = "orbiter/memory/server/dashboard/"
     assert {f"{pages}templates/base.html", f"{pages}static/app.css"} <= set(names)
     code = [name for name in names if not name.startswith((f"{pages}templates", f"{pages}static"))]
-    lists = {"german_parts", "irregular_forms", "stop_words", "synonyms"}
+    lists = {"german_parts", "irregular_forms", "stop_words"}
     others = {name for name in code if not name.endswith((".py", ".pyi", "py.typed"))}
     assert others == {
-        "orbiter/memory/recall/foreign_statements.txt",
         "orbiter/memory/recall/time_names.txt",
         "orbiter/memory/recall/time_words.txt",
         *(f"orbiter/memory/text/{name}.txt" for name in lists),

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory import MemoryItem
 from orbiter.memory.recall import _date_phrases
-from orbiter.memory.recall._date_phrases import has_time, named_day, offsets, spans
-from orbiter.memory.recall._dates import FIRST, Offset, Span, closeness
+from orbiter.memory.recall._date_phrases import named_day, offsets, spans
+from orbiter.memory.recall._dates import FIRST, Offset, Span, closeness, is_within
+from orbiter.memory.recall._foreign_times import asks_only_time
 from orbiter.memory.recall._query_analysis import read
-from orbiter.memory.recall._relevance import measures_of_text
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
@@ -257,21 +256,15 @@ THURSDAY = datetime(2026, 11, 19, 15, tzinfo=UTC)
         ("Was habe ich heute gemacht?", 19, 19),
     ],
 )
-def test_what_is_of_the_very_time_is_more_relevant_than_what_is_near(
+def test_a_question_for_a_time_alone_is_about_the_very_time(
     text: str, first: int, last: int
 ) -> None:
     question = read(text, now=THURSDAY)
-    notes = [
-        MemoryItem(content="x", created_at=datetime(2026, 11, day, 12, tzinfo=UTC))
-        for day in range(1, 20)
-    ]
+    noons = [(day, datetime(2026, 11, day, 12, tzinfo=UTC)) for day in range(1, 20)]
 
-    relevant = {
-        note.created_at.day: measures_of_text(question, note)["only_time"] for note in notes
-    }
-
-    assert [day for day, share in relevant.items() if share == 0.5] == [*range(first, last + 1)]
-    assert all(share in (0, 0.3, 0.5) for share in relevant.values())
+    assert asks_only_time(text)
+    assert [day for day, at in noons if is_within(at, question.times)] == [*range(first, last + 1)]
+    assert all(closeness(at, question.times) for _, at in noons[first - 1 : last])
 
 
 @pytest.mark.parametrize(
@@ -453,18 +446,6 @@ def test_the_closest_of_several_times_counts_and_of_none_nothing() -> None:
     assert closeness(moment, []) == 0.0
 
 
-@pytest.mark.parametrize(
-    "text", ["We met yesterday", "It was in 2019", "Last SUMMER", "on Monday", "ten years ago"]
-)
-def test_a_text_that_says_when_has_a_time(text: str) -> None:
-    assert has_time(text)
-
-
-@pytest.mark.parametrize("text", ["", "I like tea", "I may march", "a lasting peace", "room 101"])
-def test_a_text_that_does_not_say_when_has_none(text: str) -> None:
-    assert not has_time(text)
-
-
 PIECES = st.sampled_from(
     [
         "99 years ago",
@@ -528,7 +509,6 @@ def test_any_text_at_any_time_has_times_that_can_be_compared(
         bounds = span.bounds()
         assert bounds is None or bounds[0] <= bounds[1]
     assert spans(text, now=now) == found
-    assert has_time(text) in (True, False)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "999 years ago", "last year", "0 days ago"])
@@ -552,7 +532,6 @@ def test_no_time_before_or_after_all_others_is_an_error(text: str) -> None:
 )
 def test_a_long_text_is_read_in_one_go(text: str) -> None:
     assert isinstance(spans(text, now=NOW), tuple)
-    assert isinstance(has_time(text), bool)
 
 
 @pytest.mark.parametrize(

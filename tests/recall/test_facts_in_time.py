@@ -87,7 +87,13 @@ async def test_every_hit_tells_its_time_in_short(mode: RecallMode) -> None:
         await store.add_many([PARIS, LIMA, BERLIN, OSLO])
 
         found = await recall(
-            store, "What is my home city?", scope=ANN, mode=mode, now=NOW, explain=True
+            store,
+            "What is my home city?",
+            scope=ANN,
+            mode=mode,
+            now=NOW,
+            explain=True,
+            min_relevance=0,
         )
 
     assert _values(found)[0] == "Berlin"

@@ -113,15 +113,6 @@ def test_talk_reaches_two_turns_each_way() -> None:
     assert near == {"1", "2", "3", "4", "5"}
 
 
-def test_session_lends_its_words_to_all_its_items_wherever_they_stand() -> None:
-    first, second = talk("I paint", "tea", session="s"), talk("tea", "tea", session="t", first=2)
-    apart = talk("far away", session="s", first=9)
-
-    found = column("session", ask("paint"), pool(first, second, apart))
-
-    assert found["0"] == found["1"] == found["9"] > found["2"] == found["3"]
-
-
 def test_the_speaker_who_is_asked_about_counts_and_the_other_does_not() -> None:
     items = [turn("a", "x", speaker="Ann"), turn("b", "x", speaker="Ben"), turn("n", "x")]
 
@@ -165,71 +156,6 @@ def test_date_counts_what_was_said_around_the_time_asked_about() -> None:
     assert set(column("date", ask("ever"), pool(items)).values()) == {0.0}
 
 
-def test_when_counts_what_says_when_only_if_that_is_asked() -> None:
-    items = talk("I moved in 2019", "I moved")
-
-    assert column("when", ask("When did I move?"), pool(items)) == {"0": 1.0, "1": 0.0}
-    assert column("when", ask("Where did I move?"), pool(items)) == {"0": 0.0, "1": 0.0}
-
-
-def test_question_tells_what_asks() -> None:
-    items = talk("Where?", "Where? ", "どこ？", "Here.", "What? Yes.", "")
-
-    found = column("question", ask("x"), pool(items))
-
-    assert [found[str(n)] for n in range(6)] == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
-
-
-def test_names_and_numbers_count_up_to_two() -> None:
-    said = (
-        "That was lovely, was it not?",
-        "We met her in Oslo.",
-        "We met Eva's sister in Oslo at 7.",
-        "We met Eva in Oslo, Bergen and Rome at 7.",
-    )
-
-    values = column("specific", ask("Whom did they meet?"), pool(talk(*said)))
-
-    assert values == {"0": -1.25, "1": -0.25, "2": 0.75, "3": 0.75}
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["Great. Thanks, Ann! I think I'm fine", "yes, BEN", "No, thank you.", "I do, Ann's right"],
-)
-def test_who_is_spoken_to_is_no_name_that_counts(content: str) -> None:
-    said = [turn("a", content, speaker="Ann Lee"), turn("b", "It is in Oslo", speaker="Ben")]
-
-    assert column("specific", ask("Where?"), pool(said)) == {"a": -0.5, "b": 0.5}
-
-
-def test_notes_are_neither_better_nor_worse_for_names_and_numbers() -> None:
-    said = talk("It is in Oslo", "I see")
-    notes = [[turn("a", "The code is 4711", session=None)], [turn("b", "tea", session=None)]]
-
-    values = column("specific", ask("Where?"), pool(said, *notes))
-
-    assert values == {"0": 0.5, "1": -0.5, "a": 0.0, "b": 0.0}
-
-
-def test_names_and_numbers_count_for_who_is_asked_about() -> None:
-    said = [
-        turn("a", "I moved to Oslo in 2019", speaker="Ann"),
-        turn("b", "I moved to Rome", speaker="Ben"),
-        turn("c", "I moved, too", speaker="Ben"),
-    ]
-
-    values = column("specific", ask("Where did Ben move?", "Ann", "Ben"), pool(said))
-
-    assert values == {"a": 0.0, "b": 0.5, "c": -0.5}
-
-
-def test_a_long_text_has_no_more_names_than_others() -> None:
-    said = talk("We met Eva and Ben " * 10_000, "We met Eva and Ben")
-
-    assert column("specific", ask("Who?"), pool(said)) == {"0": 0.0, "1": 0.0}
-
-
 def test_echo_is_a_question_with_half_of_the_words_in_common_and_nothing_else() -> None:
     items = talk(
         "Where is my flat in Bern?",
@@ -266,10 +192,9 @@ def test_an_echo_lends_its_words_to_what_follows_only() -> None:
     assert [has_evidence(asked, table, at) for at in range(6)] == [False] * 2 + [True] * 3 + [False]
 
 
-def test_evidence_is_a_word_near_a_meaning_or_a_time() -> None:
+def test_evidence_is_a_word_near_or_a_time() -> None:
     items = talk("a", "b", "c", "paint", "d", "e", "f")
     by_words, by_time = ask("paint"), ask("What was on 2 June 2024?")
-    by_meaning = pool(items, similarity={"0": 0.9, "1": 0.05})
 
     def evident(asked: Question, candidates: Pool) -> set[str]:
         table = measure(asked, candidates)
@@ -277,19 +202,8 @@ def test_evidence_is_a_word_near_a_meaning_or_a_time() -> None:
 
     assert evident(by_words, pool(items)) == {"1", "2", "3", "4", "5"}
     assert evident(by_time, pool(items)) == {str(n) for n in range(7)}
-    assert evident(ask("zebra"), by_meaning) == {"0"}
     assert evident(ask("zebra"), pool(items)) == set()
     assert evident(ask("What is this?"), pool(items)) == set()
-
-
-def test_length_grows_with_the_terms_and_ever_less() -> None:
-    items = talk("", "one", "one two", " ".join(f"w{n}" for n in range(400)))
-
-    found = [column("length", ask("x"), pool(items))[str(n)] for n in range(4)]
-
-    assert found == sorted(found)
-    assert sum(found) == pytest.approx(0.0)
-    assert found[3] - found[0] < 10
 
 
 def test_meaning_ranks_by_cosine_and_what_has_no_vector_is_average() -> None:
@@ -308,7 +222,7 @@ def test_the_only_candidate_is_near_or_not() -> None:
 def test_without_a_model_nothing_is_said_about_meaning() -> None:
     columns = measure(ask("x"), pool(talk("a"))).columns
 
-    assert not {"meaning", "neighbour_meaning", "session_meaning"} & columns.keys()
+    assert not {"meaning", "neighbour_meaning"} & columns.keys()
 
 
 def test_neighbour_meaning_is_what_the_talk_around_means_without_the_item_itself() -> None:
@@ -319,18 +233,6 @@ def test_neighbour_meaning_is_what_the_talk_around_means_without_the_item_itself
 
     assert found["1"] > found["2"] < found["3"]
     assert found["0"] > found["5"]
-
-
-def test_session_meaning_is_shared_by_all_of_a_session() -> None:
-    first, second = talk("a", "b", session="s"), talk("c", "d", session="t", first=2)
-
-    found = column(
-        "session_meaning",
-        ask("x"),
-        pool(first, second, similarity={"0": 0.9, "1": 0.2, "2": 0.1, "3": 0.1}),
-    )
-
-    assert found["0"] == found["1"] > found["2"] == found["3"]
 
 
 def test_the_order_of_the_stretches_and_of_what_is_known_changes_nothing() -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbiter.memory.recall._date_phrases import has_time, spans
+from orbiter.memory.recall._date_phrases import spans
 from orbiter.memory.recall._dates import Span
 from orbiter.memory.recall._foreign_times import in_english
 from orbiter.memory.recall._query_analysis import read
@@ -192,39 +192,6 @@ def test_a_question_of_no_time_has_none(text: str) -> None:
 
     assert not question.asks_when
     assert question.times == ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Der Termin ist am Dienstag.",
-        "Nous avons emménagé le trois mai.",
-        "Me mudé la semana pasada.",
-        "Мы переехали в мае.",
-        "5月に引っ越しました。",
-        "我们上个月搬了家。",
-        "W zeszłym miesiącu przeprowadziliśmy się do Krakowa i mieszkamy teraz blisko rynku.",
-        "Geçen ay İzmir'e taşındık ve yeni evimiz deniz kenarında, çok mutluyuz.",
-        "우리는 지난달에 부산으로 이사했어요.",
-    ],
-)
-def test_a_note_says_when(text: str) -> None:
-    assert has_time(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Mein Hund heißt Bruno.",
-        "Notre chien s'appelle Bruno.",
-        "我的狗叫布鲁诺。",
-        "Mój pies ma na imię Bruno.",
-        "Köpeğimin adı Bruno.",
-        "우리 개 이름은 브루노예요.",
-    ],
-)
-def test_a_note_without_a_time_does_not(text: str) -> None:
-    assert not has_time(text)
 
 
 def test_english_is_read_as_it_is() -> None:

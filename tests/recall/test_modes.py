@@ -82,7 +82,7 @@ async def test_meaning_is_the_nearest_vectors_and_their_cosines(opened: Opening)
         await store.add_many(_notes(5))
         await store.add(turn("a", "The door code is 4711", session=None))
 
-        found = await recall(store, "the code 4711", scope=ANN, mode="meaning")
+        found = await recall(store, "the code 4711", scope=ANN, mode="meaning", min_relevance=0)
         nearest = await store.nearest(model.embed("the code 4711"), Query(metadata=ANN, limit=10))
 
     assert [(hit.item.id, hit.score) for hit in found] == [(item.id, c) for item, c in nearest]

@@ -20,7 +20,7 @@ LONG = (
 
 def _table(items: list[MemoryItem], **columns: list[float]) -> FeatureTable:
     nothing: list[int | None] = [None] * len(items)
-    return FeatureTable(items, columns, nothing, nothing, [frozenset()] * len(items), {}, {})
+    return FeatureTable(items, columns, nothing, nothing, [frozenset()] * len(items), {}, {}, {})
 
 
 def _unrepeated(items: list[MemoryItem], limit: int = 10) -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def test_every_weight_is_of_a_column_that_is_measured() -> None:
     measured = set(measure(ask("x"), pool(talk("a"), similarity={})).columns)
 
     for kind in (PEOPLE, ASSISTANT):
-        assert set(kind.words) <= measured - {"meaning", "neighbour_meaning", "session_meaning"}
+        assert set(kind.words) <= measured - {"meaning", "neighbour_meaning"}
         assert set(kind.meaning) <= measured
         assert set(kind.details) <= measured | {"detail", "neighbour_detail"}
 

@@ -73,7 +73,7 @@ async def test_what_the_reader_says_decides_and_is_told(opened: Opening) -> None
     assert without.reranking is None
     assert "4711" in without[0].item.content
     assert [hit.item.content for hit in found] == [TEXTS[2], TEXTS[0], TEXTS[1]]
-    assert "reader says 0.93" in str(found[0].why)
+    assert "reranker says 0.93" in str(found[0].why)
     reason = next(each for each in found[0].why if each.part == "reranker")
     assert reason.points > 0
     for hit in found:
@@ -253,7 +253,7 @@ async def test_a_memory_and_its_chats_have_one(folder: Path) -> None:
         in_chat = await chat.context("Where does Eva live?")
 
     assert found[0].item.content == "Eva lives in Oslo"
-    assert "reader says 0.73" in str(found)
+    assert "reranker says 0.73" in str(found)
     assert found.reranking is not None
     assert found.reranking.texts == 3
     assert "Eva lives in Oslo" in str(in_chat.messages("openai"))
@@ -266,7 +266,7 @@ def test_a_blocking_memory_has_one(folder: Path) -> None:
         found = ann.recall("Where does Eva live?")
 
     assert found.reranking is not None
-    assert "reader says" in str(found[0].why)
+    assert "reranker says" in str(found[0].why)
 
 
 async def test_a_server_has_one_and_its_clients_see_what_it_says(
@@ -286,7 +286,7 @@ async def test_a_server_has_one_and_its_clients_see_what_it_says(
     assert isinstance(found.reranking, Reranking)
     assert found.reranking.texts == 1
     assert found.reranking.error is None
-    assert "reader says" in str(found[0].why)
+    assert "reranker says" in str(found[0].why)
     with pytest.raises((QueryError, UnsupportedError), match="reranker"):
         AgentMemory("http://127.0.0.1:1", reranker=OnnxReranker(folder))
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 import pytest
 from tests.recall.pools import ask, pool, talk
 
+from orbiter.memory.model.reading import Verdict
 from orbiter.memory.recall import _mode_search, _rerank, _signals
 from orbiter.memory.recall._rerank import ASSISTANT, PEOPLE, check_weights
 from orbiter.memory.recall._signals import (
@@ -48,7 +49,7 @@ def test_a_weight_without_a_signal_is_an_error() -> None:
 def test_a_weight_of_what_is_not_measured_there_is_an_error() -> None:
     planted = PEOPLE._replace(words=PEOPLE.details)
 
-    with pytest.raises(SignalError, match="weighs `detail`, `meaning`, "):
+    with pytest.raises(SignalError, match="weighs `meaning`, `neighbour_detail`, "):
         check_weights((planted, ASSISTANT))
 
 
@@ -80,8 +81,8 @@ def test_two_signals_of_one_name_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        (_rerank, "words=0.13", "wrods=0.13"),
-        (_rerank, "session_meaning=0.11,", ""),
+        (_rerank, "words=0.16", "wrods=0.16"),
+        (_rerank, " detail=1.00,", ""),
         (_rerank, '"neighbour_detail"', '"neighbor_detail"'),
         (_mode_search, '("recency", "importance")', '("recency",)'),
         (_signals, "lambda m: standardise(m.bm25())", "None"),
@@ -101,6 +102,7 @@ def test_every_signal_is_measured_and_has_words() -> None:
     table = measure(question, candidates)
 
     assert list(table.columns) == names("text", "vectors")
+    table.verdicts[0] = Verdict(1.0, 1.0, 0.0)
     evidence = Evidence(question, candidates, table, table.items[0], 0)
     for signal in SIGNALS:
         assert all(signal.words(evidence))

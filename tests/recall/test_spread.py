@@ -117,7 +117,7 @@ async def test_a_handle_takes_it_too() -> None:
 
 @pytest.mark.parametrize(
     ("model", "most"),
-    [(None, 0.65), (LocalEmbeddings(), 0.8)],
+    [(None, 0.6), (LocalEmbeddings(), 0.8)],
     ids=["by words", "with the model"],
 )
 async def test_more_of_a_long_matter_is_found_than_without(

@@ -303,7 +303,9 @@ async def test_an_answer_that_is_too_long_is_refused_with_the_way_out(
         path: await http.get(f"/v1/{path}?user_id=ann")
         for path in ("chats/c/items", "chats/c/messages", "facts")
     }
-    long["recall"] = await http.post("/v1/recall?user_id=ann", json={"query": "tea", "k": 100})
+    long["recall"] = await http.post(
+        "/v1/recall?user_id=ann", json={"query": "tea", "k": 100, "min_relevance": 0}
+    )
     short = await http.get("/v1/chats/c/items?user_id=ann&rounds=5")
 
     assert {answer.status_code for answer in long.values()} == {422}

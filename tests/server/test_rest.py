@@ -740,7 +740,7 @@ async def test_recall_covers_a_matter_over_time_and_says_what_replaced_what(
 ) -> None:
     for what, when in (
         ("I live in Oslo", "2025-01-05"),
-        ("I moved from Oslo to Paris", "2026-02-01"),
+        ("I moved to Paris, I no longer live in Oslo", "2026-02-01"),
     ):
         await api.post("memories", json={"what": what, "created_at": f"{when}T00:00:00+00:00"})
 

@@ -104,3 +104,17 @@ def test_filler_never_reaches_a_prompt() -> None:
     assert for_prompt(hits) == hits[1:]
     assert for_prompt(hits[:1]) == []
     assert for_prompt(hits, min_relevance=0.0) == hits
+
+
+def test_a_prompt_has_all_parts_of_a_matter_over_time() -> None:
+    class OverTime(list[Answer]):
+        spread = True
+
+    hits = OverTime([
+        Answer("I bought the wood", 0.01),
+        Answer("The mast is up", 0.95),
+        Answer("Is the boat ready?", 0.03),
+    ])  # fmt: skip
+
+    assert for_prompt(hits) == hits
+    assert for_prompt(OverTime(hits[:1])) == []  # as nothing answers

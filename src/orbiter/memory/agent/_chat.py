@@ -30,6 +30,7 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ScopeId, Time, as_name
+from orbiter.memory.agent.recalled import with_more
 from orbiter.memory.agent.results import ItemList
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.conversation.tokens import item_tokens
@@ -48,7 +49,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_text
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import MIN_RELEVANCE, asked_for_prompt, for_prompt
 from orbiter.memory.text.redaction import has_private
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Home(Protocol):
         *,
         k: int,
         min_trust: "Trust | str | None" = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
         where: "Where | None" = None,
     ) -> "RecallResult":
@@ -312,13 +313,14 @@ class Chat(ScopedHandle):
         asked to continue. Never over *budget*, always legal in *format*. The summary stands for
         what is too old to be shown as it was said. Memories come from the scope of the handle, so
         also from its other conversations; with *min_trust*, only those from so trusted a source.
-        What answers less than *min_relevance* is left out. *spread* is that of `recall`.
+        What does not answer is left out, and `dropped` of the context names it; with
+        *min_relevance*, nothing is looked for that is below it. *spread* is that of `recall`.
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
         question, asked = (task, task) if task is not None else _question(said)
         ask = partial(self._handle.recall, question, min_trust=min_trust, spread=spread)
-        ask = partial(ask, min_relevance=min_relevance or 0.0)
+        ask = partial(ask, min_relevance=asked_for_prompt(min_relevance))
         recalled = await self._recalled(ask, said, memory_limit)
         hits = for_prompt(recalled, min_relevance)
         recent = await self._recent()
@@ -394,7 +396,7 @@ class Chat(ScopedHandle):
 
     async def _recalled(
         self, ask: "Callable[..., Awaitable[RecallResult]]", said: Sequence[MemoryItem], limit: int
-    ) -> "Sequence[Hit]":
+    ) -> "RecallResult | Sequence[Hit]":
         """Return memories, at least *limit* of them that the conversation does not show itself."""
         if not check_size("memory_limit", limit):
             return []
@@ -404,9 +406,7 @@ class Chat(ScopedHandle):
         elsewhere = sum(hit.item.id not in here for hit in hits)
         if (elsewhere < limit and len(hits) == wanted) or hits.spread:  # all but these are shown
             more = await ask(k=limit, where=_without(here, self._scope))
-            first, then = (more, hits) if hits.spread else (hits, more)
-            known = {hit.item.id for hit in first}
-            return [*first, *(hit for hit in then if hit.item.id not in known)]
+            return with_more(hits, more)
         return hits
 
     @operation("chat.summary")

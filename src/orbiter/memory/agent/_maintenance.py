@@ -31,6 +31,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size, require_text
 from orbiter.memory.tasks.progress import Progress, track
+from orbiter.memory.text.ranking import MIN_RELEVANCE
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._kv import KeyValue
@@ -176,7 +177,7 @@ class MaintenanceMixin(ScopedHandle):
         k: int = 10,
         mode: "RecallMode" = "hybrid",
         where: Where | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = MIN_RELEVANCE,
     ) -> "Evaluation":
         """Recall for each question, and return how often the answer was among the first *k* hits.
 

@@ -19,6 +19,7 @@ from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant, check_size
+from orbiter.memory.text.ranking import MIN_RELEVANCE
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
@@ -162,7 +163,7 @@ class PastMemory(ScopedHandle):
         k: int = 10,
         memory_type: str | None = None,
         where: Where | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
         **_names: Unpack[SizeNames],
     ) -> "RecallResult":

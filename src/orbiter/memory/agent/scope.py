@@ -65,6 +65,7 @@ from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, track
+from orbiter.memory.text.ranking import MIN_RELEVANCE
 from orbiter.memory.text.redaction import clean_item
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class ScopedMemory(MaintenanceMixin):
         half_life_hours: float = 24.0 * 30,
         importance_weight: float = 0.0,
         min_trust: "Trust | str | None" = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
         explain: bool = False,
         **_names: Unpack[SizeNames],
@@ -257,9 +258,10 @@ class ScopedMemory(MaintenanceMixin):
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. For a question about a sequence or a
-        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        better one: `user`, `agent`, `tool`, `import`, `web`. Hits answer with a probability of at
+        least *min_relevance*, from 0 to 1: what clearly does not answer is left out by default, and
+        nothing with `0`. For a question about a sequence or a summary, hits cover the topic over
+        time, oldest first; *spread* forces or prevents that. Of those, the default leaves out none.
         With *explain*, `left_out` of the result lists the best that were left out, and why. See
         `docs/recall.md`.
         """

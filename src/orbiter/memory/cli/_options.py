@@ -73,7 +73,12 @@ Tagged = Annotated[
 ]
 MinRelevance = Annotated[
     float | None,
-    typer.Option("--min-relevance", min=0, max=1, help="Minimum relevance, from 0 to 1."),
+    typer.Option(
+        "--min-relevance",
+        min=0,
+        max=1,
+        help="Minimum relevance, from 0 to 1; else what clearly does not answer is left out.",
+    ),
 ]
 Spread = Annotated[
     bool | None,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable, signature
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import Protocol, runtime_checkable
 
@@ -21,7 +21,7 @@ from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.model.validation import StructuralMeta
 from orbiter.memory.tasks.offload import MANY, apart
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 _WORDS = 8  # of a query, each one search
 _PROBE = 20  # memories looked at for each word
@@ -239,7 +239,10 @@ async def _recalled(
         raise QueryError(
             f"`recall` of `{type(source).__name__}` takes neither `limit` nor `k`; let it take one"
         )
-    coming: object = source.recall(query, **{names[0] if names else "limit": limit})
+    asked: dict[str, Any] = {names[0] if names else "limit": limit}
+    if "min_relevance" in known:
+        asked["min_relevance"] = asked_for_prompt(min_relevance)
+    coming: object = source.recall(query, **asked)
     if not isawaitable(coming):
         raise QueryError(
             f"`recall` of `{type(source).__name__}` is a plain method; make it `async def`"

@@ -7,7 +7,6 @@ for a text may only change together with that name.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from orbiter.memory.embeddings.onnx_runtime import onnx_session
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.text.word_piece import UNKNOWN, Word, WordPiece, is_mark, read_vocabulary
-from orbiter.memory.text.words import COMMON
 
 Floats = NDArray[np.float32]
 
@@ -49,13 +47,12 @@ class MiniLM:
         return _pooled([self._run(part, "v")[0][0] for part in parts], parts)
 
     def details(self, text: str) -> tuple[list[float], bytes]:
-        """Return the vector of *text*, and those of its telling words as rows of signed bytes."""
+        """Return the vector of *text*, and those of its words as rows of signed bytes."""
         parts = self._parts(text)
         matrix = self._matrix()
         vectors, tokens = zip(*(self._run(part, "v", "tokens") for part in parts), strict=True)
         inner = np.concatenate([output[0][1:-1] for output in tokens])
-        names = [name for part in parts for name in self._pieces.names(part)]
-        return _pooled([output[0] for output in vectors], parts), code(inner, names, matrix)
+        return _pooled([output[0] for output in vectors], parts), code(inner, matrix)
 
     def token_vectors(self, text: str) -> Floats:
         """Return a vector of length 1 for each token of *text*."""
@@ -164,9 +161,6 @@ DETAIL_DIMENSION = 64
 MAX_ROWS = 256
 """How many words of a text have a vector: the first ones, 16 KB of them."""
 
-_ENDINGS = frozenset(("s", "t", "m", "re", "ve", "ll", "d"))
-"""What is left of `it's`, `can't` or `we'll` behind the apostrophe."""
-
 
 def projection(path: Path, *, width: int) -> Floats:
     """Return the matrix at *path*, from *width* numbers to as many as details have.
@@ -179,13 +173,12 @@ def projection(path: Path, *, width: int) -> Floats:
     return matrix
 
 
-def code(vectors: Floats, pieces: Sequence[str], matrix: Floats) -> bytes:
-    """Return the telling ones of *vectors*, which belong to *pieces*, as rows of signed bytes.
+def code(vectors: Floats, matrix: Floats) -> bytes:
+    """Return the first `MAX_ROWS` of *vectors* as rows of signed bytes.
 
-    Where no piece tells anything, all count. There are at most `MAX_ROWS`, the first.
+    Every word has one: "not" and "my sister's" decide what an answer is.
     """
-    telling = [number for number, piece in enumerate(pieces) if is_telling(piece)]
-    rows = _project((vectors[telling] if telling else vectors)[:MAX_ROWS], matrix)
+    rows = _project(vectors[:MAX_ROWS], matrix)
     # A row of zeros stays one: it is near nothing.
     lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     coded: NDArray[np.int8] = np.rint(127 * (rows / lengths)).astype(np.int8)
@@ -200,10 +193,3 @@ def _project(vectors: Floats, matrix: Floats) -> Floats:
         part = slice(start, start + 8)
         np.matmul(vectors[part], matrix, out=rows[part])
     return rows
-
-
-@lru_cache(maxsize=2**14)
-def is_telling(piece: str) -> bool:
-    """Tell whether a word piece says something about what a text is about."""
-    name = piece.removeprefix("##")
-    return name not in COMMON and name not in _ENDINGS and not all(map(is_mark, name))

@@ -15,6 +15,7 @@ from orbiter.memory.embeddings.responses import is_finite, pack, unpack
 from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
 from orbiter.memory.model.protocols import Embeddings, check_is_one_text
 from orbiter.memory.model.query import check_size
+from orbiter.memory.model.reading import WordReader
 
 __all__ = ["CachedEmbeddings"]
 
@@ -79,6 +80,11 @@ class CachedEmbeddings(Embeddings):
     def replaces(self) -> tuple[str, ...]:
         """The names of models that the model takes the place of."""
         return self.embeddings.replaces
+
+    @property
+    def reader(self) -> WordReader | None:
+        """What judges by the vectors of words, if the model has a reader."""
+        return self.embeddings.reader
 
     async def coverage(self, text: str) -> float:
         """Return how well the model knows the language of *text*, from 0 to 1."""

@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from threading import Lock
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.model.protocols import Embeddings, check_is_one_text
+from orbiter.memory.model.reading import Beside, Verdict, WordReader
 from orbiter.memory.tasks.event_loop import bounded_gather
 from orbiter.memory.tasks.worker_threads import Forkable
 from orbiter.memory.text.languages import ENGLISH, language_of
@@ -18,8 +20,9 @@ from orbiter.memory.text.words import is_of_other_script, tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM
+    from orbiter.memory.embeddings._reader import Reader
 
-__all__ = ["LocalEmbeddings"]
+__all__ = ["LocalEmbeddings", "local_reader"]
 
 _T = TypeVar("_T")
 
@@ -49,19 +52,18 @@ class LocalEmbeddings(Embeddings):
     their vectors; of one with more than 32 parts, 32 from all over are read. A text without any
     word has the vector of the empty text, which is as long as any other.
 
-    Its details are those of the first 256 word pieces that tell something: no mark, and none of
-    the English words that stand everywhere, unless there is nothing else.
+    Its details are those of the first 256 word pieces. `reader` judges by them what answers a
+    question, and what replaces an older memory.
 
     The model is loaded when it is first needed, 25 MB. Objects do not share it: make one, and use
     it from as many tasks and threads as you like.
     """
 
     def __init__(self) -> None:
-        for module in ("numpy", "onnxruntime", "orbiter_memory_minilm"):
-            if find_spec(module) is None:
-                raise missing_extra(
-                    f"LocalEmbeddings needs {module.replace('_', '-')}", "local", name=module
-                )
+        if (module := _missing()) is not None:
+            raise missing_extra(
+                f"LocalEmbeddings needs {module.replace('_', '-')}", "local", name=module
+            )
         self._engine = _Engine()
 
     @property
@@ -106,7 +108,7 @@ class LocalEmbeddings(Embeddings):
         return 64
 
     async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
-        """Return the vector of each text and those of its telling words, from one run of the model.
+        """Return the vector of each text and those of its words, from one run of the model.
 
         Cancelled, it does what `aembed_many` does. A single text is taken for a query.
         """
@@ -124,6 +126,11 @@ class LocalEmbeddings(Embeddings):
         if language_of(words, text) == ENGLISH and not any(map(is_of_other_script, words)):
             return 1.0
         return await self._engine.at_once(self._coverage, text)
+
+    @property
+    def reader(self) -> WordReader:
+        """The reader trained with the model."""
+        return self._engine.reader
 
     def token_vectors(self, text: str) -> "Floats":
         """Return one row of length 1 for each of `tokens(text)`, float32, for late interaction."""
@@ -147,6 +154,75 @@ class LocalEmbeddings(Embeddings):
         return self._engine.model().details(text)
 
 
+_MAX_READ = 512
+"""Texts whose words are remembered: names, and notes of stores that keep no words."""
+
+
+class _WordReader(WordReader):
+    """The reader of an engine; loaded when it is first needed, 2 MB."""
+
+    def __init__(self, engine: "_Engine") -> None:
+        self._engine = engine
+        self._lock = Lock()
+        self._reader: Reader | None = None
+        self._words: OrderedDict[bytes, tuple[list[float], bytes]] = OrderedDict()
+
+    @property
+    def name(self) -> str:
+        import orbiter_memory_minilm  # noqa: PLC0415 - an extra
+
+        return orbiter_memory_minilm.NAME
+
+    def words(self, text: str) -> tuple[list[float], bytes]:
+        key = _key(text)
+        found = self._words.get(key)
+        if found is None:
+            found = self._words[key] = self._engine.model().details(text)
+            if len(self._words) > _MAX_READ:
+                self._words.popitem(last=False)  # in one step: threads share it
+        return found
+
+    def nearness(self, question: bytes, words: bytes) -> float:
+        from orbiter.memory.embeddings._reader import nearness, unpacked  # noqa: PLC0415
+
+        return nearness(unpacked(question), unpacked(words))
+
+    def read(self, question: bytes, notes: Sequence[Beside]) -> list[Verdict]:
+        return self._loaded().read(question, notes)
+
+    def compare(self, older: bytes, newer: Sequence[Beside]) -> list[Verdict]:
+        return self._loaded().compare(older, newer)
+
+    def _loaded(self) -> "Reader":
+        with self._lock:
+            if self._reader is None:
+                from orbiter.memory.embeddings._reader import Reader  # noqa: PLC0415
+
+                self._reader = Reader()
+            return self._reader
+
+
+def _key(text: str) -> bytes:
+    """Return what stands for a text in memory, which need not know its words."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+@cache
+def _shared() -> LocalEmbeddings | None:
+    return LocalEmbeddings() if _missing() is None else None
+
+
+def local_reader() -> WordReader | None:
+    """Return a reader for stores whose embeddings have none; `None` without the extra `local`."""
+    embeddings = _shared()
+    return None if embeddings is None else embeddings.reader
+
+
+def _missing() -> str | None:
+    modules = ("numpy", "onnxruntime", "orbiter_memory_minilm")
+    return next((module for module in modules if find_spec(module) is None), None)
+
+
 class _Engine(Forkable):
     """The model, loaded once, and the threads that run it."""
 
@@ -154,6 +230,7 @@ class _Engine(Forkable):
     _pool: ThreadPoolExecutor
     _queries: ThreadPoolExecutor
     _recent: OrderedDict[tuple[str, bytes], Any]
+    reader: WordReader
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +242,7 @@ class _Engine(Forkable):
         One that was asked lately is answered from memory, which knows its hash and not its words.
         What is returned is not to be changed.
         """
-        key = (call.__name__, sha256(text.encode("utf-8", "surrogatepass")).digest())
+        key = (call.__name__, _key(text))
         answer: _T | None = self._recent.get(key)
         if answer is None:
             answer = await asyncio.get_running_loop().run_in_executor(self._queries, call, text)
@@ -210,3 +287,4 @@ class _Engine(Forkable):
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed")
         self._queries = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed-query")
         self._recent = OrderedDict()
+        self.reader = _WordReader(self)

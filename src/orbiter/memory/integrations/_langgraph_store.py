@@ -139,8 +139,13 @@ class OrbiterStore(BaseStore):
             within = {"$contains": ".".join(op.namespace_prefix)}
         count = max(50, 4 * wanted)
         while True:
+            # Its search puts entries into an order, and leaves out none.
             hits = await self._calls.handle.recall(
-                str(op.query), k=count, mode=self._mode, where={_NAMESPACES: within}
+                str(op.query),
+                k=count,
+                mode=self._mode,
+                where={_NAMESPACES: within},
+                min_relevance=0,
             )
             scores = {
                 item.id: (name, hit.score if self._mode == "meaning" else hit.relevance)

@@ -23,7 +23,7 @@ from orbiter.memory.integrations._calls import Calls, list_all
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.model.key_value import Delete, EntryPath, KeyValueStore, Put, appended_key
 from orbiter.memory.recall import Hit, RecallMode
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 try:
     from google.adk.errors import StaleSessionError
@@ -337,8 +337,11 @@ class OrbiterMemoryService(_Service, BaseMemoryService):  # type: ignore[misc]  
         """Return what the user told this application that answers *query*, best first."""
         if not query.strip():
             return SearchMemoryResponse()
-        work = self._handle(app_name, user_id).recall(query, k=self._k, mode=self._mode)
-        hits = for_prompt(await self._wait(app_name, work), self._min_relevance)
+        least = self._min_relevance
+        work = self._handle(app_name, user_id).recall(
+            query, k=self._k, mode=self._mode, min_relevance=asked_for_prompt(least)
+        )
+        hits = for_prompt(await self._wait(app_name, work), least)
         return SearchMemoryResponse(memories=[_entry(hit) for hit in hits])
 
     async def delete_memory(

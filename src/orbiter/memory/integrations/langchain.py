@@ -42,7 +42,7 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.integrations.tools import is_seen, with_shown
 from orbiter.memory.recall import Hit, RecallMode
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import MIN_RELEVANCE, asked_for_prompt, for_prompt
 
 __all__ = ["OrbiterMiddleware", "OrbiterRetriever"]
 
@@ -109,7 +109,10 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
             seen = with_shown(message.text for message in messages)
             # More than wanted, as some may be what the model sees anyway.
             hits = await self._calls.handle.recall(
-                questions[-1], k=self._k + len(messages), mode=self._mode
+                questions[-1],
+                k=self._k + len(messages),
+                mode=self._mode,
+                min_relevance=asked_for_prompt(self._min_relevance),
             )
             answers = for_prompt(hits, self._min_relevance)
             if new := [hit for hit in answers if not is_seen(hit, seen)][: self._k]:
@@ -153,7 +156,7 @@ class OrbiterRetriever(BaseRetriever):
     handle: Any
     k: int = 10
     mode: RecallMode = "hybrid"
-    min_relevance: float = 0.0
+    min_relevance: float = MIN_RELEVANCE
     where: dict[str, Any] | None = None
     _calls: Calls = PrivateAttr()
 

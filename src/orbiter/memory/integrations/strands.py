@@ -21,7 +21,7 @@ from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import Entry, EntryPath, appended_key
 from orbiter.memory.recall import Hit
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 try:
     from strands.memory import AddMessagesContext, ExtractionConfig, MemoryEntry, SearchOptions
@@ -245,9 +245,11 @@ class OrbiterMemoryStore:
         if not query.strip():
             return []
         k = (options or {}).get("max_search_results", self.max_search_results)
-        recalled = self._calls.handle.recall(query, k=5 if k is None else k)
-        hits = await self._calls.wait(recalled)
-        return [_entry(hit) for hit in for_prompt(hits, self._min_relevance)]
+        least = self._min_relevance
+        recalled = self._calls.handle.recall(
+            query, k=5 if k is None else k, min_relevance=asked_for_prompt(least)
+        )
+        return [_entry(hit) for hit in for_prompt(await self._calls.wait(recalled), least)]
 
     async def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Remember a text; *metadata* is kept in `metadata.extra`. Return its id."""

@@ -23,7 +23,7 @@ from orbiter.memory.context.prompt_fence import new_mark, parse, render
 from orbiter.memory.errors import FenceError, ItemNotFoundError, MemoryError
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.model.fences import MARK, fence_spans
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -275,7 +275,8 @@ async def recalled_text(
         return ""
     seen = with_shown(known)
     # More than wanted, as some may be known.
-    hits = await handle.recall(question, k=k + len(seen))
+    least = asked_for_prompt(min_relevance)
+    hits = await handle.recall(question, k=k + len(seen), min_relevance=least)
     answers = [hit for hit in for_prompt(hits, min_relevance) if not is_seen(hit, seen)]
     if not answers:
         return ""

@@ -26,7 +26,7 @@ from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.serialization import unknown_kind
 from orbiter.memory.recall.time_bounds import read_bound
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -225,7 +225,7 @@ class MemoryTools:
             memory_type=type or None,
             where=_tagged(tags),
             since=since,
-            min_relevance=min_relevance or 0.0,
+            min_relevance=asked_for_prompt(min_relevance),
             spread=spread,
         )
         chosen = for_prompt(recalled, min_relevance=min_relevance)
@@ -262,7 +262,9 @@ class MemoryTools:
         if not task.strip():
             raise QueryError("`task` must say what the agent should do")
         recalled = await handle.recall(
-            task, k=min(_MAX_HITS, max(8, budget // 40)), min_relevance=min_relevance or 0.0
+            task,
+            k=min(_MAX_HITS, max(8, budget // 40)),
+            min_relevance=asked_for_prompt(min_relevance),
         )
         chosen = for_prompt(recalled, min_relevance=min_relevance)
         entries = [known(hit, names_id=False) for hit in chosen]
@@ -430,7 +432,9 @@ async def _repeats_of(handle: "ScopedMemory", item: "MemoryItem") -> list[str]:
     """Return the ids of what says the same as *item*, which search shows as one memory."""
     from orbiter.memory.recall.near_duplicates import said_again  # noqa: PLC0415 - few need it
 
-    hits = await handle.recall(item.content[:_MAX_WORDS], mode="words", k=_MAX_REPEATS)
+    # What says the same answers nothing.
+    text = item.content[:_MAX_WORDS]
+    hits = await handle.recall(text, mode="words", k=_MAX_REPEATS, min_relevance=0)
     others = {each.id: each for hit in hits for each in (hit.item, *hit.repeats)}
     return [each.id for each in said_again(item, others.values()) if each.id != item.id]
 

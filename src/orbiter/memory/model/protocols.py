@@ -15,6 +15,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import CosineQuery, Order, Query, WordMatches
+from orbiter.memory.model.reading import WordReader
 from orbiter.memory.model.validation import StructuralMeta
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class VectorReader(Protocol, metaclass=StructuralMeta):
 
 @runtime_checkable
 class DetailStore(Protocol, metaclass=StructuralMeta):
-    """A store that keeps the vectors of its items' telling words beside those of passages."""
+    """A store that keeps the vectors of its items' words beside those of passages."""
 
     async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return, for each item that has them, the words of each passage, in order.
@@ -422,13 +423,18 @@ class Embeddings(ABC):
         return 0
 
     async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
-        """Return the vector of each text, as `aembed` gives it, and those of its telling words.
+        """Return the vector of each text, as `aembed` gives it, and those of its words.
 
         These are signed bytes: a row of `detail_dimension` for each word, in the order of the
         words, every number 127 times that of a vector of length 1, rounded. A text may have none,
         and has none where `detail_dimension` is 0.
         """
         return [(vector, b"") for vector in await self.aembed_many(texts)]
+
+    @property
+    def reader(self) -> WordReader | None:
+        """What judges a question beside notes by the vectors of their words, if there is one."""
+        return None
 
     async def coverage(self, text: str) -> float:  # noqa: ARG002 - of most models it is all one
         """Return how well the model knows the language of *text*, from 0 to 1.

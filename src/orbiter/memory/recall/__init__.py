@@ -17,7 +17,7 @@ from orbiter.memory.recall._explanation import Explanation, Reason
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode, no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
-from orbiter.memory.text.ranking import for_prompt
+from orbiter.memory.text.ranking import asked_for_prompt, for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.recall._in_memory_index import InMemoryIndex
@@ -51,7 +51,7 @@ class BoundRecall:
     scope: MemoryMetadata
     min_trust: Trust | str | int | None = None
     min_relevance: float | None = None
-    """What a memory needs; by default nothing is left out but what does not answer."""
+    """What a memory needs; by default, what does not answer is left out, as in any prompt."""
 
     async def recall(self, query: str, *, limit: int) -> list[MemoryItem]:
         """Return at most *limit* items that answer *query*, best first."""
@@ -61,6 +61,6 @@ class BoundRecall:
             scope=self.scope,
             k=limit,
             min_trust=self.min_trust,
-            min_relevance=self.min_relevance or 0.0,
+            min_relevance=asked_for_prompt(self.min_relevance),
         )
         return [hit.shown for hit in for_prompt(hits, min_relevance=self.min_relevance)]

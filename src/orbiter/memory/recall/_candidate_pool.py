@@ -16,13 +16,11 @@ from orbiter.memory.model.items import (
     role_of,
 )
 from orbiter.memory.tasks.offload import is_much_text
-from orbiter.memory.text.first_person import called_by, in_first_person
+from orbiter.memory.text.first_person import in_first_person
 
 __all__ = [
-    "OTHER_SCRIPTS",
     "Clusters",
     "Pool",
-    "QuestionVector",
     "are_many",
     "as_indexed",
     "as_read",
@@ -31,14 +29,11 @@ __all__ = [
     "is_spoken",
     "is_talk",
     "name_before_colon",
-    "name_in",
     "names_in",
     "speaker_of",
     "told_names",
 ]
 
-OTHER_SCRIPTS = "Что это такое? これは何ですか？ 这是什么？ 이것은 무엇입니까?"
-"""What a model that knows English only has no words for."""
 _TELLS_NAME = lazy_pattern(
     r"\b(?:(?:[Mm]y|[Uu]ser['’]s)(?: \w+)? name(?: is|['’]s)|Name is|[Nn]ame:|[Cc]all me"
     r"|(?<!\w)I(?:['’]m| am)(?: called)?"
@@ -83,11 +78,6 @@ def as_read(item: MemoryItem, names: Sequence[str] | None) -> MemoryItem:
     private = {_STORED: as_stored(item), _SHOWN: item}
     object.__setattr__(copy, "__pydantic_private__", private)
     return copy
-
-
-def name_in(item: MemoryItem, names: Sequence[str] | None) -> str | None:
-    """Return by which of the user's *names* an item calls them, as it is written there."""
-    return called_by(item.content, names) if names and _is_told(item) else None
 
 
 def _is_told(item: MemoryItem) -> bool:
@@ -204,21 +194,6 @@ class Clusters(NamedTuple):
         return bool(self.copies or self.series)
 
 
-class QuestionVector(NamedTuple):
-    """What a model makes of a question."""
-
-    whole: Sequence[float]
-    words: bytes
-    coverage: float = 1.0
-    """How well the model knows the language of the question, from 0 to 1."""
-    by_name: Sequence[float] | None = None
-    """The question as another asks it of the user, where memories call them by name."""
-    waiting: int = 0
-    """How many memories of the store are not embedded yet."""
-    elsewhere: float = 1.0
-    """How well the model knows texts in other scripts than Latin, and those without words."""
-
-
 class Pool(NamedTuple):
     """Items to choose from; those that do not match the filters only lend their context."""
 
@@ -239,10 +214,6 @@ class Pool(NamedTuple):
     """Items that are copies of many others, or differ from them in their numbers alone."""
     names: frozenset[str] = frozenset()
     """Names before a colon in the texts of those who speak."""
-    elsewhere: float = 1.0
-    """How well it knows texts in other scripts than Latin, and those without words."""
-    own_names: frozenset[str] = frozenset()
-    """Names that mean the user, as the items tell."""
 
     @property
     def items(self) -> list[MemoryItem]:

@@ -5,7 +5,7 @@ whether another has taken its place. What was wrong never comes.
 What was said of a day is said in the week after it, too; what held is held to the day.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -29,7 +29,7 @@ from orbiter.memory.recall._explanation import (
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._query_analysis import Question
-from orbiter.memory.recall._relevance import measures_of_fact
+from orbiter.memory.recall._relevance import OUTDATED
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.text import words
@@ -38,6 +38,8 @@ __all__ = ["judged", "overlap", "periods_asked", "span_to_report"]
 
 _HELD = 0.1
 """Points by which others stand behind what holds, which has the best place of its key."""
+_OF_TIME = 0.5
+"""How likely at least what held, or began, at the time that is asked about answers."""
 _NEXT = 0.01
 """Points between those that held at the time asked about."""
 
@@ -106,24 +108,22 @@ async def judged(
             return False
         return one.item.id in placed.brought or candidates.has_evidence(one)
 
-    def measures(one: Scored) -> Mapping[str, float]:
-        if of_found is None:
-            return {}
-        values = of_found(placed.brought.get(one.item.id, one))
-        fact = one.item
-        if "known" in values or not isinstance(fact, FactMemory) or fact.id not in spans:
-            return values
-        return measures_of_fact(
-            candidates.question,
-            fact,
-            values,
-            answers=_answers(fact, known[_key(fact)].first, candidates.question, asked.now),
-            has_begun_then=any(a <= spans[fact.id].start < b for a, b in times),
-        )
+    def likely(one: Scored) -> float:
+        assert of_found is not None  # noqa: S101 - else nobody asks
+        fact, question = one.item, candidates.question
+        if not isinstance(fact, FactMemory) or fact.id not in spans or question.asks_about_user:
+            return of_found(placed.brought.get(one.item.id, one))
+        # Its key is asked about: which of its values answers, the time tells.
+        found = max(map(of_found, placed.found.get(_key(fact), (one,))))
+        answers = _answers(fact, known[_key(fact)].first, question, asked.now)
+        if answers is False:
+            return found * OUTDATED
+        has_begun = any(start <= spans[fact.id].start < end for start, end in times)
+        return max(found, _OF_TIME) if has_begun or (answers and times) else found
 
     times = periods_asked(candidates.question.times)
 
-    of_found = candidates.measures
+    of_found = candidates.likely
     return candidates._replace(
         scored=scored,
         why=why,
@@ -131,7 +131,7 @@ async def judged(
         spans=spans,
         now=asked.now,
         replaced={**candidates.replaced, **replaced},
-        measures=None if of_found is None else measures,
+        likely=None if of_found is None else likely,
     )
 
 
@@ -260,6 +260,8 @@ class _Placed:
 
     brought: dict[str, Scored] = field(default_factory=dict)
     """The ids of those that no search had found, and the best found in whose place they are."""
+    found: dict[_Key, list[Scored]] = field(default_factory=dict)
+    """Those of each key that were found."""
     silent: set[str] = field(default_factory=set)
     """The ids of those that others speak for well enough."""
 
@@ -281,6 +283,7 @@ def _placed(
         worthy = {one.item.id: one for one in group if candidates.has_evidence(one)}
         if not worthy:
             continue
+        placed.found[key] = list(worthy.values())
         best_match = max(worthy.values(), key=lambda one: one.score)
         best = best_match.score
         first = [fact for fact in known[key].first if asked.filters.matches(fact)]

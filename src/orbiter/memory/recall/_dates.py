@@ -1,37 +1,25 @@
 """A time that a question speaks of, and how close to it what was said is.
 
 What names no year means any year, because a question is often asked long after what it asks about.
-What a statement tells of a time is read here, too: whether it is for once, and whether its number
-is a time or a value. "Three weeks after the wedding" is an `Offset`, which becomes a time where
-somebody finds out when that was.
+"Three weeks after the wedding" is an `Offset`, which becomes a time where somebody finds out when
+that was.
 """
 
-import re
 from calendar import monthrange
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-
-from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.text import words
 
 __all__ = [
     "FIRST",
     "MONTHS",
-    "TELLS_NUMBER",
-    "TIME_WORDS",
     "Offset",
     "Span",
     "closeness",
     "coming",
-    "has_one_date",
-    "is_for_once",
     "is_real",
     "is_within",
-    "labels_in",
     "midnight",
-    "number_of",
-    "past_month",
     "shifted",
     "three_months",
     "weekend",
@@ -41,82 +29,7 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
 )  # fmt: skip
-_DATE_WORDS = frozenset(MONTHS) | frozenset(
-    """
-    monday tuesday wednesday thursday friday saturday sunday today tomorrow tonight am pm o'clock
-    """.split()  # noqa: SIM905 - read by people
-)
-"""What tells that a number is a time: two appointments may both be true."""
-TIME_WORDS = _DATE_WORDS | frozenset(
-    """
-    day evening hour last minute moment month morning next night noon spring summer autumn winter
-    time week weekend year yesterday yearly monthly weekly daily
-    """.split()  # noqa: SIM905 - read by people
-)
 FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-
-
-_PARTS_OF_DAY = "morning|noon|lunchtime|afternoon|evening|night|bedtime"
-_WEEKDAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-_LABEL = lazy_pattern(
-    r"(?:\A\W*|(?:\b(?:an?|the|my|our|your|his|her|its|their|each|every)|'s) )"
-    rf"(?=(?:{_WEEKDAYS}|{'|'.join(MONTHS)}|{_PARTS_OF_DAY})\b)"
-    rf"(?:(?P<weekday>{_WEEKDAYS})(?:'s)? )?(?:(?P<month>{'|'.join(MONTHS)})(?:'s)? )?"
-    rf"(?:(?P<part>{_PARTS_OF_DAY})(?:'s)? )?(?P<noun>[a-z]{{3,}})",
-    re.IGNORECASE,
-)
-"""What stands before a noun and tells things of that kind apart: "the Friday call"."""
-_LETTER = lazy_pattern(r"\b(?P<noun>[A-Za-z]{3,}) (?P<letter>[A-HJ-Z])\b(?!')")
-_OF_ONE_DAY = (
-    r"(?<!from )(?<!since )(?<!starting )(?:today|tonight|tomorrow|this (?:time|morning|afternoon"
-    rf"|evening|week)|(?:this|next|last) (?:week|{_WEEKDAYS}))"
-)
-_ONCE = lazy_pattern(
-    rf"\b(?:{_OF_ONE_DAY}|yesterday|last night)'s\b|\b(?:this|for) once\b"
-    rf"|\b(?:{_OF_ONE_DAY}|yesterday|last night)\b.*\binstead\b"
-    rf"|\binstead\b.*\b(?:{_OF_ONE_DAY}|yesterday|last night)\b"
-    rf"|\b{_OF_ONE_DAY}\b.*\b(?:is|are) (?:cancell?ed|called off)\b"
-    rf"|(?:\b(?:is|are)|'s) (?:cancell?ed|called off)\b.*\b{_OF_ONE_DAY}\b"
-)
-"""What is so on one day and leaves what is so on others."""
-_FOR_A_TIME = lazy_pattern(
-    r"\bfor (?:(?:about|another|just|only) )?(?:the|an?|one|two|three|four|five|six|several|\d+)"
-    r" (?:(?:few|whole) )?(?:days?|weeks?|months?|years?|semesters?|summer|winter|weekend)\b"
-    r"(?! now)"
-)
-_SO_FAR = lazy_pattern(
-    r"\b(?:have|has|been|since|costs?|pays?|euros?|dollars?)\b|n't\b|'ve\b|[€$£]"
-)
-"""What makes of "for a year" the time that it has been so, or for which a price is paid."""
-_ONE_DATE = lazy_pattern(
-    rf"\b(?:today|tonight|tomorrow|yesterday|this|next|\d+\.? (?:{'|'.join(MONTHS)})"
-    rf"|(?:{'|'.join(MONTHS)}) \d+)\b"
-)
-_IN_YEAR = lazy_pattern(
-    rf"(?:\A(?:\W|did\b|i\b|we\b)*|\A\W*did\b.*|\b(?:in|during|(?P<month>{'|'.join(MONTHS)}),?) )"
-    r"(?P<year>(?:19|20)\d\d)\b(?! ?(?:[€$£%]|euros?\b|dollars?\b|pounds?\b|k[gm]\b))"
-)
-"""A year in which something happened; in statements of other languages, "did" stands before."""
-_SINCE_THEN = lazy_pattern(
-    r"\b(?:now|nowadays|no longer|any ?more|since|as of|currently|today|yesterday|this|last)\b"
-)
-
-
-TELLS_NUMBER = (
-    r"(?:are|costs?|earns?|employs?|has|have|holds?|is|lasts?|needs?|pays?|takes?|weighs?)"
-)
-_OWN_VALUE = lazy_pattern(
-    r"\W*(?:(?:my|our) (?:\w+ ){1,4}?(?:is|costs?)"
-    r"|(?:i|we)(?:'m| am| are| weigh| earn| make| pay| take)"
-    r"|(?P<others>(?!(?:an?|another|any|each|every|he|how|i|if|it|my|one|our|she|some|that|there"
-    r"|these|they|this|those|we|what|which|you)\b)(?:[^\W\d][\w'-]* ){1,4}?"
-    rf"{TELLS_NUMBER})) (?:(?!(?:after|at|before|by|for|from|in|of|on|since|to|until)\b)[a-z]+ )"
-    r"{0,3}?[^\w\s]*\d[\d .,/-]*(?:(?! and )[^\d,;])*\Z"
-)
-"""A sentence in small letters that tells one number of somebody or something, and no other."""
-_RATES = frozenset(
-    "annually daily day hour month monthly per week weekly year yearly".split()  # noqa: SIM905
-)
 
 
 class Span(NamedTuple):
@@ -313,56 +226,3 @@ def _closeness_in(year: int, moment: datetime, span: Span) -> float:
 
 def _written(moment: datetime) -> str:
     return f"{moment.day} {MONTHS[moment.month - 1].capitalize()} {moment.year}"
-
-
-def is_for_once(clause: str) -> bool:
-    """Tell whether a clause in small letters tells of one day, or of what is so for a time."""
-    if _FOR_A_TIME.search(clause) and not _SO_FAR.search(clause):
-        return True
-    return _ONCE.search(clause) is not None
-
-
-def has_one_date(text: str) -> bool:
-    """Tell whether a text in small letters names a day that comes only once."""
-    return _ONE_DATE.search(text) is not None
-
-
-def past_month(text: str) -> tuple[int, int] | None:
-    """Return the last year and month in which a text says that something happened, if it does."""
-    if _SINCE_THEN.search(text):
-        return None
-    return max(
-        (
-            (int(each["year"]), 1 + MONTHS.index(each["month"]) if each["month"] else len(MONTHS))
-            for each in _IN_YEAR.finditer(text)
-        ),
-        default=None,
-    )
-
-
-def labels_in(sentence: str) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return by what a sentence tells things apart, by the noun and by weekday, month and so on."""
-    labels = dict[tuple[str, str], frozenset[str]]()
-    for match in (*_LABEL.finditer(sentence), *_LETTER.finditer(sentence)):
-        kinds = {kind: word.lower() for kind, word in match.groupdict().items() if word}
-        noun = kinds.pop("noun")
-        if noun in words.COMMON or noun in TIME_WORDS:
-            continue
-        for kind, word in kinds.items():
-            key = (noun.removesuffix("s"), kind)
-            labels[key] = labels.get(key, frozenset()) | {word}
-    return labels
-
-
-def number_of(text: str) -> frozenset[str]:
-    """Return the words of which a sentence in small letters tells a single number, without that.
-
-    Who says the same with another number later has told a new value, without a word of change.
-    """
-    match = _OWN_VALUE.match(text)
-    if match is None:
-        return frozenset()
-    split = [word for word in words.tokens(text) if word not in words.COMMON]
-    of_what = frozenset(word for word in split if not word[0].isdigit())
-    dated = _DATE_WORDS if match["others"] is None else TIME_WORDS - _RATES
-    return frozenset() if of_what & dated else of_what - _RATES

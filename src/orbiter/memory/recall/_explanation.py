@@ -7,17 +7,18 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._candidate_pool import Pool, as_shown, is_talk
 from orbiter.memory.recall._features import FeatureTable, best_passage
 from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._relevance import READ
 from orbiter.memory.recall._scoring import Scored
-from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind
+from orbiter.memory.recall._signals import NO_SAY, SIGNALS, Evidence, SignalKind
 
 __all__ = [
     "ENDED",
     "FACT",
     "HOLDS",
-    "LIKELY",
-    "READER",
     "REPLACED",
     "REPLACES",
+    "RERANKER",
+    "UNTOLD",
     "Explanation",
     "Reason",
     "passage_of",
@@ -34,7 +35,7 @@ class Reason:
     part: str
     """What spoke for it: `words`, `meaning`, `speaker`, `date`, and so on."""
     points: float
-    """What it added to the score; less than nothing if it spoke against the item."""
+    """What it added to the score, in log-odds; less than nothing if it spoke against the item."""
     text: str
     """The same for a person."""
 
@@ -57,17 +58,19 @@ class Explanation(tuple[Reason, ...]):
         """Return at most three reasons for the item, in about a hundred characters.
 
         The first is the time of a fact, or what an item is replaced by: without it, what is over
-        would look true.
+        would look true. Then comes what the reader says, whatever it counts.
         """
-        strongest = max((reason.points for reason in self), default=0.0)
+        points = (reason.points for reason in self if reason.part != READ)
+        strongest = max(points, default=0.0)
         least = max(_MIN_POINTS, _WEAK * strongest)
         texts = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
         texts += [reason.text for reason in self if reason.part == REPLACED]
+        texts += [reason.text for reason in self if reason.part == READ and _tells(reason)]
         others = (
             reason
             for reason in self
-            if (reason.points >= least or reason.part == READER)
-            and reason.part != LIKELY  # the relevance is told beside the reasons
+            if (reason.points >= least or reason.part == RERANKER)
+            and reason.part != READ
             and reason.text not in texts
         )
         for text in _kinds(others):
@@ -85,16 +88,16 @@ class Explanation(tuple[Reason, ...]):
 
 FACT = "fact"
 """The part that tells for how long a fact holds."""
-READER = "reranker"
+RERANKER = "reranker"
 """The part that tells what a reranker says, whatever it counts."""
-LIKELY = "relevance"
-"""The part that puts a note before messages that answer less, or a message before notes."""
 ENDED = ", ended"
 """What is told behind a fact that holds no more, and that no other took the place of."""
 HOLDS = "holds"
 """What it tells of a fact without dates."""
 REPLACED, REPLACES = "replaced", "replaces"
 """The parts that tell by what an item is replaced, and what it replaces."""
+UNTOLD = ("prior",)
+"""The part that tells nothing by itself."""
 _LONGEST = 100
 _MAX_TOLD = 3
 _QUOTED = 60
@@ -117,10 +120,14 @@ def _kinds(listed: Iterable[Reason]) -> list[str]:
     """Return a text for each kind of reason, the strongest kind first."""
     kinds: dict[str, list[Reason]] = {}
     for reason in sorted(listed, key=lambda reason: -reason.points):
-        if reason.part != "length":  # tells nothing by itself
+        if reason.part not in UNTOLD:
             is_once = reason.kind in _SAID_ONCE
             kinds.setdefault(reason.kind if is_once else reason.part, []).append(reason)
     return [min(kind, key=_place).text for kind in kinds.values()]
+
+
+def _tells(reason: Reason) -> bool:
+    return not reason.text.startswith(NO_SAY)
 
 
 def _place(reason: Reason) -> int:

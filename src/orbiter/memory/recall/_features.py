@@ -9,16 +9,15 @@ which of them count.
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence, Set
 from operator import mul
 from typing import NamedTuple, TypeVar
 
-from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.model.items import HumanMemory, MemoryItem
-from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
+from orbiter.memory.model.reading import Verdict
+from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
 from orbiter.memory.recall._date_phrases import has_time
-from orbiter.memory.recall._query_analysis import Question, asks, is_question
+from orbiter.memory.recall._query_analysis import Question, is_question
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
@@ -64,8 +63,10 @@ class FeatureTable(NamedTuple):
     matched: list[frozenset[str]]
     """The asked terms that stand in each item."""
     rarity: dict[str, float]
-    details: dict[int, tuple[float, float]]
-    """How near the words of an item, and of those around it, are to each word asked, by row."""
+    verdicts: dict[int, Verdict]
+    """What the reader says of those that it has read, by row."""
+    details: dict[str, Sequence[bytes]]
+    """The words of those that were looked at closer, as the store keeps them, by id."""
 
 
 class TextFeatures(NamedTuple):
@@ -73,48 +74,21 @@ class TextFeatures(NamedTuple):
 
     passages: tuple[tuple[Counter[str], int], ...]
     """The terms and the length of each passage."""
-    length: float
-    """The logarithm of how many terms it has."""
     is_question: bool
-    specifics: tuple[str, ...]
-    """The first names and numbers in it, in small letters."""
 
 
 @text_cache(
     max_bytes=_MAX_BYTES,
-    size_of=lambda text: (
-        1_000 + 4 * sum(map(len, text.specifics)) + sum(100 * size for _, size in text.passages)
-    ),
+    size_of=lambda text: 1_000 + sum(100 * size for _, size in text.passages),
 )
 def _text_features(content: str) -> TextFeatures:
     passages = tuple(map(_counted, words.passages(content)))
-    length = math.log(1 + sum(length for _, length in passages))
-    specifics = tuple(islice(_specifics(content), _MAX_SPECIFICS))
-    return TextFeatures(passages, length, is_question(content), specifics)
+    return TextFeatures(passages, is_question(content))
 
 
 def _counted(passage: str) -> tuple[Counter[str], int]:
     terms = words.terms(passage)
     return Counter(terms), len(terms)
-
-
-# A capital letter within a sentence: at its start, every word has one. It begins with a class of
-# few characters, which is found much faster than what has to stand before it.
-_SPECIFIC = lazy_pattern(
-    r"[A-Z0-9\u0080-\U0010ffff]"
-    r"(?:(?<=\d)\d*|(?:(?<=[^\WA-Z\d_] [^\Wa-z\d_])|(?<=[,;] [^\Wa-z\d_]))[\w’'-]+)"
-)
-_MAX_SPECIFICS = 8
-_ENOUGH = 2
-"""Names and numbers that count: more of them make no better answer."""
-
-
-def _specifics(content: str) -> Iterator[str]:
-    """Yield the names and numbers of a text; in German all nouns, in Chinese only numbers."""
-    for match in _SPECIFIC.finditer(content):
-        word = match[0]
-        if word[0].isdigit() or (word[0].isupper() and word[1] not in "’'"):  # not "I'm"
-            yield word.removesuffix("'s").removesuffix("’s").casefold()
 
 
 says_when = text_cache(max_bytes=_MAX_BYTES, size_of=lambda _: 0)(has_time)
@@ -191,13 +165,7 @@ class Measurement:
         self.rarity = _rarity(question.terms, pool)
         self.terms = _AskedTerms(self.rarity)
         every = frozenset(words.terms(question.text))  # with the names
-        both = list(zip(self.items, self.texts, strict=True))
-        self.asks = [asks(item, is_question=text.is_question) for item, text in both]
-        """Which items ask for something."""
-        self.echo = [
-            _echo(every, text) if asks else 0.0
-            for text, asks in zip(self.texts, self.asks, strict=True)
-        ]
+        self.echo = [_echo(every, text) if text.is_question else 0.0 for text in self.texts]
         """1 for an item that asks what is asked."""
         self.masks = list(map(self.terms.mask, self.texts))
         """Which of the asked terms stand in each item."""
@@ -205,7 +173,9 @@ class Measurement:
     def table(self, columns: dict[str, list[float]]) -> FeatureTable:
         """Return *columns* as a table of these candidates."""
         matched = [self.terms.sets[mask] for mask in self.masks]
-        return FeatureTable(self.items, columns, self.before, self.after, matched, self.rarity, {})
+        return FeatureTable(
+            self.items, columns, self.before, self.after, matched, self.rarity, {}, {}
+        )
 
     def bm25(self) -> list[float]:
         """Return how well the best passage of each item matches the question's terms."""
@@ -216,50 +186,10 @@ class Measurement:
             for text, mask in zip(self.texts, self.masks, strict=True)
         ]
 
-    def session_bm25(self) -> list[float]:
-        """Return how well the whole session of each item matches the question's terms."""
-        return _session_words(self._sessions, self.texts, self.masks, self.terms)
-
     @functools.cached_property
     def speakers(self) -> list[str | None]:
         """Who spoke, item by item."""
         return [speaker_of(item, self.pool.names) for item in self.items]
-
-    @functools.cached_property
-    def _are_talk(self) -> list[bool]:
-        """Whether each item is part of a conversation."""
-        return [is_talk(item, self.pool.names) for item in self.items]
-
-    @functools.cached_property
-    def _sessions(self) -> list[int]:
-        """A number for the session of each item."""
-        if not any(self._are_talk):
-            return list(range(len(self.items)))
-        numbers: dict[object, int] = {}
-        return [
-            numbers.setdefault(_session(item, is_part=is_part), len(numbers))
-            for item, is_part in zip(self.items, self._are_talk, strict=True)
-        ]
-
-    def specifics(self) -> list[float]:
-        """Return how many names and numbers each message has, beyond the mean of all.
-
-        Answers have more of them than small talk. The names of those who speak do not count. What
-        is no message, or said by somebody who is not asked about, is average.
-        """
-        if not any(self._are_talk):
-            return [0.0] * len(self.items)
-        people = {name: names_speaker(self.question, name) >= 0 for name in set(self.speakers)}
-        speaking = {part for name in people if name for part in name.casefold().split()}
-        counts = [
-            min(sum(each not in speaking for each in text.specifics), _ENOUGH)
-            if is_part and people[name]
-            else None
-            for text, is_part, name in zip(self.texts, self._are_talk, self.speakers, strict=True)
-        ]
-        known = [count for count in counts if count is not None]
-        mean = sum(known) / len(known) if known else 0.0
-        return [0.0 if count is None else count - mean for count in counts]
 
     def with_previous(self) -> list[float]:
         """Return the weight of the terms in each item and in the one said just before."""
@@ -303,37 +233,34 @@ class Measurement:
         start = 0
         for window in self.pool.windows:
             end = start + len(window)
+            if end == start + 1:  # as of notes
+                means.append(0.0)
+                start = end
+                continue
             near = [*none, *self.meaning[start:end], *none]
             every = zip(near, near[1:], near[3:], near[4:], strict=False)
             means += [(b + a + c + d) / (2 * _SPAN) for a, b, c, d in every]
             start = end
         return means
 
-    def session_meaning(self) -> list[float]:
-        """Return how near the best items of each item's session are."""
-        return _session_best(self._sessions, self.meaning)
 
-
-EVIDENCE = frozenset(("echo", "meaning", "date"))
+EVIDENCE = frozenset(("echo", "date"))
 """Columns that `has_evidence` looks at."""
 
 
 def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
-    """Tell whether anything but its form speaks for an item."""
+    """Tell whether its words, those around it or its time connect an item with the question.
+
+    Where there is no model, nothing else could.
+    """
     if table.matched[place]:  # as most that are asked about have something themselves
         return True
     lending = lenders(place, table.before, table.after, table.columns["echo"])
-    if any(table.matched[at] for at in lending):
+    if any(table.matched[at] for at in lending) or table.columns["date"][place] > 0:
         return True
-    if question.people and not any(table.matched):  # nobody says what it asks beside their names
-        return _is_of_those_named(question, table.items[place]) or _is_near(table, place)
-    return _is_near(table, place)
-
-
-def _is_near(table: FeatureTable, place: int) -> bool:
-    """Tell whether an item is of a time or a meaning that is asked for."""
-    columns = table.columns
-    return columns["date"][place] > 0 or ("meaning" in columns and columns["meaning"][place] > 0)
+    # Nobody says what it asks beside their names.
+    are_named = bool(question.people) and not any(table.matched)
+    return are_named and _is_of_those_named(question, table.items[place])
 
 
 def centre(values: Sequence[float]) -> list[float]:
@@ -429,54 +356,6 @@ def _bm25(text: TextFeatures, held: Sequence[tuple[str, float]], typical: float)
                 score += weight * count * (_K1 + 1) / (count + flat)
         best = max(best, score)
     return best
-
-
-def _session_words(
-    sessions: Sequence[int],
-    texts: Sequence[TextFeatures],
-    masks: Sequence[int],
-    terms: _AskedTerms,
-) -> list[float]:
-    """Return how well the whole session of each item fits, as BM25 over sessions."""
-    if not sessions:
-        return []
-    lengths = [0] * (max(sessions) + 1)
-    counts: dict[str, dict[int, int]] = {term: {} for term in terms.terms}
-    for session, text, mask in zip(sessions, texts, masks, strict=True):
-        for held, length in text.passages:
-            lengths[session] += length
-            if mask:
-                for term in terms.sets[mask]:
-                    if count := held.get(term, 0):
-                        of_term = counts[term]
-                        of_term[session] = of_term.get(session, 0) + count
-    typical = max(sum(lengths) / len(lengths), 1.0)
-    scores = [0.0] * len(lengths)
-    for having in counts.values():
-        rarity = math.log(1 + (len(lengths) - len(having) + 0.5) / (len(having) + 0.5))
-        for session, count in having.items():
-            flat = _K1 * (0.5 + 0.5 * lengths[session] / typical)
-            scores[session] += rarity * count * (_K1 + 1) / (count + flat)
-    return [scores[session] for session in sessions]
-
-
-def _session_best(sessions: Sequence[int], meaning: Sequence[float]) -> list[float]:
-    """Return the mean of the three nearest items of each item's session."""
-    by_session: dict[int, list[float]] = {}
-    for session, value in zip(sessions, meaning, strict=True):
-        by_session.setdefault(session, []).append(value)
-    best = {
-        session: sum(sorted(values, reverse=True)[:3]) / 3 for session, values in by_session.items()
-    }
-    return [best[session] for session in sessions]
-
-
-def _session(item: MemoryItem, *, is_part: bool) -> object:
-    # Where nobody talks, nothing says that two items belong together.
-    if not is_part:
-        return item.metadata.user_id, (item.id,)
-    # What was said without a session belongs to what was said that day.
-    return item.metadata.user_id, item.metadata.session_id or item.created_at.date()
 
 
 def _echo(terms: frozenset[str], text: TextFeatures) -> float:

@@ -21,7 +21,7 @@ from orbiter.memory.text.languages import (
 )
 from orbiter.memory.text.words import COMMON, is_of_other_script, is_unspaced, tokens
 
-__all__ = ["asks_only_time", "asks_when", "has_time", "in_english", "time_words"]
+__all__ = ["asks_only_time", "asks_when", "has_time", "in_english"]
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -56,18 +56,6 @@ def _tables() -> dict[str, dict[str, str]]:
     return tables
 
 
-@cache
-def time_words(language: str) -> dict[str, str]:
-    """Return the words of a language that name times, with what each is in English.
-
-    "Last" and "this" tell nothing by themselves.
-    """
-    table = _tables().get(language, {})
-    named = {word: put for word, put in table.items() if not _TIMES.isdisjoint(put.split())}
-    return dict.fromkeys((w for w, put in table.items() if put in _RELATIVE), "") | named
-
-
-_RELATIVE = ("last", ">last", "this")
 _LINKS = ("between", "and", "from", "to", "since", "on", "the", ".")
 """What makes one time of two, or all the time since one; it tells no time by itself."""
 _SHORT = 12
@@ -243,8 +231,8 @@ def asks_only_time(text: str) -> bool:
     """Tell whether a question that is about a time names nothing else."""
     language = _language(text)
     if language == ENGLISH:
-        known = _COUNTS | COMMON | everyday_words()
-        return all(word in known or word.isdigit() for word in tokens(text))
+        known = _COUNTS | COMMON | everyday_words() | _TIMES
+        return all(word in known or word[0].isdigit() for word in tokens(text))
     if language == _UNSPACED:
         return not re.sub(rf"{_forms('did')}|\W", "", _unspaced().sub(" ", text))
     _, known = _signs()[language]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.display import Sheet, TableList, not_a_dict, printable, shortened
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
-from orbiter.memory.recall._explanation import ENDED, Explanation
+from orbiter.memory.recall._explanation import ENDED, UNTOLD, Explanation
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
 
@@ -45,8 +45,8 @@ class Hit:
     """A recalled item.
 
     Its relevance means the same in every store and for every question. Its score is the sum of its
-    reasons' points, and compares it with the other candidates of the same recall: above 0 is better
-    than most, and no number means the same in another recall. With the modes `meaning` and `recent`
+    reasons' points: the log-odds that it answers, before what is replaced or over counts less, and
+    with what the caller weighs. With the modes `meaning` and `recent`
     it is the cosine, and how recent the item is, from 0 to 1.
     """
 
@@ -148,7 +148,9 @@ class Excluded:
         """Why it was left out, and what speaks for it, or most against it, in a sentence."""
         why = str(self.why)
         if self.reason == "no evidence":
-            why = next((one.text for one in self.why if one.points < 0), "")
+            why = next(
+                (one.text for one in self.why if one.points < 0 and one.part not in UNTOLD), ""
+            )
         text = _REASON_TEXTS[self.reason]
         return f"{text}: {printable(why)}" if why else text
 
@@ -218,7 +220,7 @@ class RecallResult(TableList[Hit]):
             return "newest first"
         if self.mode == "meaning":
             return "by the cosine of the vectors"
-        return "by score, which weighs the candidates against each other; not by relevance"
+        return "best first"
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return relevance, reasons and score of each hit, and the fields of its item."""

@@ -14,50 +14,54 @@ from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidate_pool import (
-    QuestionVector,
+    Clusters,
+    Pool,
     are_many,
     as_indexed,
     as_read,
     is_spoken,
-    is_talk,
 )
 from orbiter.memory.recall._candidates import (
     FirstLook,
     fill_pool,
     nearest,
     newest_that_differ,
-    with_names,
 )
 from orbiter.memory.recall._dedupe_query import fetch, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
-from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise, terms_of
-from orbiter.memory.recall._foreign_statements import statement_in_english
-from orbiter.memory.recall._mismatch import names_of_user
+from orbiter.memory.recall._features import (
+    UNRELATED,
+    FeatureTable,
+    has_evidence,
+    standardise,
+    terms_of,
+)
 from orbiter.memory.recall._query_analysis import (
     Question,
-    asks,
     in_words,
     is_question,
     read,
     shortened,
     user_names,
 )
+from orbiter.memory.recall._reading import MAX_READ, QuestionVector, Reading
 from orbiter.memory.recall._relevance import (
-    coverage_of,
-    measures,
-    measures_of_text,
-    measures_of_vector,
+    WEIGHTS,
+    asks_for_time_alone,
+    of_share,
+    probability,
+    weighed,
 )
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
-from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates, on_one_scale
+from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
 from orbiter.memory.text.first_person import in_first_person
-from orbiter.memory.text.languages import MARK
-from orbiter.memory.text.ranking import recency
+from orbiter.memory.text.languages import ENGLISH, language_of
+from orbiter.memory.text.ranking import MIN_RELEVANCE, recency
 
 __all__ = ["RecallRequest", "by_all", "by_meaning", "by_time"]
 
@@ -78,7 +82,7 @@ class RecallRequest(NamedTuple):
     explain: bool
     trusted: Where | None = None
     """The part of the filters that says how far a memory must be trusted."""
-    min_relevance: float = 0.0
+    min_relevance: float = MIN_RELEVANCE
     names: tuple[str, ...] = ()
     """What the user is called, beside the name that their id may be."""
     spread: bool = False
@@ -101,53 +105,116 @@ class RecallRequest(NamedTuple):
 async def by_all(
     store: MemoryStore, request: RecallRequest, seen: FirstLook, vector: QuestionVector | None
 ) -> Candidates:
-    """Return candidates by words, structure and time, and by meaning if there is a vector."""
+    """Return candidates by words, structure and time, and by meaning if there is a vector.
+
+    The best of a first look are read beside the question, where there is a reader.
+    """
     question = seen.question
     if question.asks_about_user:
         return await about_user(store, request, question)
     pool = await fill_pool(store, seen, request.filters, vector)
-    own_names = await apart(are_many(pool.items), names_of_user, seen.question, pool.items)
-    elsewhere = 1.0 if vector is None else vector.elsewhere
-    pool = pool._replace(own_names=own_names, elsewhere=elsewhere)
-    table = await apart(
-        are_many(pool.items),
-        lambda: measure(question, pool, weighed_columns(pool, spread=request.spread)),
-    )
-    beside = request.beside(table.items)
-    table.columns.update({name: values for name, (_, values) in beside.items()})
-    extra = {name: weight for name, (weight, _) in beside.items()}
+    is_long = are_many(pool.items)
+    wanted = weighed_columns(pool, spread=request.spread)
+    table = await apart(is_long, measure, question, pool, wanted)
     max_reranked = max(MAX_RERANKED, 2 * request.filters.limit)
-    scored = await order(
-        store, pool, table, extra, max_reranked=max_reranked, spread=request.spread
+    first = await order(store, pool, table, max_reranked=max_reranked, spread=request.spread)
+    if vector is not None and vector.reading is not None:
+        await _read_best(store, pool, table, first, vector.reading)
+    scored = await apart(
+        is_long,
+        lambda: weighed(
+            first,
+            table,
+            question=question,
+            names=pool.names,
+            cosines=pool.similarity,
+        ),
     )
+    log_odds = {one.item.id: one.score for one in scored}
+    dates = table.columns["date"]
+    is_of_time = asks_for_time_alone(question) and any(dates)
 
-    def is_worthy(one: Scored) -> bool:
-        if not has_evidence(question, table, one.place):
-            return False
-        # Nothing around a note can make up for what it lacks itself.
-        is_found = table.matched[one.place] or table.columns["date"][one.place]
-        return bool(is_found) or is_talk(one.item, seen.names) or _relevance(one) > 0
+    def connects(one: Scored) -> bool:
+        """Tell whether anything connects a candidate with the question."""
+        if is_of_time and one.item.memory_type != "fact":  # whose own time is when it holds
+            return dates[one.place] > 0 or bool(table.matched[one.place])
+        return pool.similarity is not None or has_evidence(question, table, one.place)
 
-    known: dict[int, Mapping[str, float]] = {}
-
-    def measured(one: Scored) -> Mapping[str, float]:
-        if one.place not in known:  # asked for several times of each hit
-            known[one.place] = measures(question, pool, table, one.place)
-        return known[one.place]
-
-    candidates = Candidates(
+    beside = request.beside([one.item for one in scored])
+    return Candidates(
         question,
         in_words(question),
-        scored,
+        _with_beside(scored, beside) if beside else scored,
         lambda one: reasons(question, pool, table, one),
-        is_worthy,
+        connects,
         pool.clusters,
-        measures=measured,
+        likely=lambda one: probability(log_odds[one.item.id]),
+        # Whoever weighs more than the question decides about the order.
+        by_relevance=not beside,
     )
-    if beside:  # whoever weighs more than the question decides about the order
-        return candidates
-    repeating = frozenset(one.item.id for one in scored if table.columns["echo"][one.place])
-    return on_one_scale(candidates, seen.names, repeating=repeating)
+
+
+async def _read_best(
+    store: MemoryStore, pool: Pool, table: FeatureTable, first: Sequence[Scored], reading: Reading
+) -> None:
+    """Have the reader judge the best of a first look; of those that say the same, the first."""
+    others = [one for one in first if not table.columns["echo"][one.place]]
+    places = _distinct(others, pool.clusters)
+    best = list(dict.fromkeys(places.values()))
+    before = (table.before[place] for place in best)
+    said = [None if place is None else table.items[place] for place in before]
+    notes = list(zip((table.items[place] for place in best), said, strict=True))
+    verdicts = await reading.judge(store, notes, pool.similarity or {}, table.details, pool.names)
+    if verdicts:
+        said_of = dict(zip(best, verdicts, strict=True))
+        table.verdicts.update({place: said_of[by] for place, by in places.items()})
+
+
+def _distinct(first: Sequence[Scored], clusters: Clusters) -> dict[int, int]:
+    """Return which of the best are to be read, with their copies, by the place of each.
+
+    Of a series, which differs in its numbers alone, half may be read.
+    """
+    if not clusters:
+        return {one.place: one.place for one in first[:MAX_READ]}
+    places: dict[int, int] = {}
+    by_cluster: dict[int, int] = {}
+    of_series: Counter[int] = Counter()
+    read = 0
+    for one in first:
+        copies, series = clusters.copies.get(one.item.id), clusters.series.get(one.item.id)
+        if copies is not None and copies in by_cluster:
+            places[one.place] = by_cluster[copies]
+            continue
+        is_too_many = series is not None and of_series[series] >= MAX_READ // 2
+        if read == MAX_READ or is_too_many:
+            continue
+        places[one.place] = one.place
+        read += 1
+        if copies is not None:
+            by_cluster[copies] = one.place
+        if series is not None:
+            of_series[series] += 1
+    return places
+
+
+def _with_beside(
+    scored: Sequence[Scored], beside: Mapping[str, tuple[float, list[float]]]
+) -> list[Scored]:
+    """Return the candidates with what the caller weighs beside the question, best first."""
+    weighed_too = [
+        Scored(
+            one.item,
+            one.place,
+            {**one.points, **(more := {n: w * values[at] for n, (w, values) in beside.items()})},
+            one.score + sum(more.values()),
+        )
+        for at, one in enumerate(scored)
+    ]
+    return sorted(
+        weighed_too,
+        key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id),
+    )
 
 
 _ABOUT_USER = words.terms("name live work job like love born family home prefer allergic hobby")
@@ -168,11 +235,6 @@ _WHO_THEY_ARE = frozenset(
         " wife husband partner daughter son child kids"
     )
 )
-_WHO_ELSEWHERE = frozenset(
-    MARK + word
-    for word in ("name", "live", "job", "born", "birthday", "age", "allergy", "child", "partner")
-)
-"""The same in other languages."""
 _TELLS_WHO = 0.4
 """Not fitted: how far what tells who somebody is comes before what they like, or do now."""
 _FACT, _IS_SO, _HAPPENED = 0.9, 0.8, 0.5
@@ -212,7 +274,7 @@ async def about_user(store: MemoryStore, request: RecallRequest, question: Quest
         lambda one: Explanation(
             Reason(part, points, "tells about the user") for part, points in one.points.items()
         ),
-        measures=lambda one: {"known": likely.get(one.item.id, _FACT)},
+        likely=lambda one: likely.get(one.item.id, _FACT),
     )
 
 
@@ -224,17 +286,19 @@ def _about_user(item: MemoryItem) -> float:
         return 0.0
     sentences = _SENTENCE.findall(shortened(item.content))
     stated = " ".join(each for each in sentences if not is_question(each))
-    stated = statement_in_english(stated)
-    if _FIRST_PERSON.search(stated) is None or asks(item, is_question=False):
+    if not stated.strip():
+        return 0.0
+    if language_of(words.tokens(stated), stated) != ENGLISH:
+        return _IS_SO  # who speaks of themselves is told by no pattern there
+    if _FIRST_PERSON.search(stated) is None:
         return 0.0
     is_so = _STATE.search(stated) is not None
-    return _IS_SO if is_so or not _WHO_ELSEWHERE.isdisjoint(terms_of(item)) else _HAPPENED
+    return _IS_SO if is_so else _HAPPENED
 
 
 def _tells_who(likely: float, terms: Set[str]) -> bool:
     """Tell whether something says who somebody is: a fact, or a state of a kind that tells that."""
-    kinds = _WHO_THEY_ARE | _WHO_ELSEWHERE
-    return likely == _FACT or (likely == _IS_SO and not kinds.isdisjoint(terms))
+    return likely == _FACT or (likely == _IS_SO and not _WHO_THEY_ARE.isdisjoint(terms))
 
 
 def _new_share(terms: Set[str], covered: Counter[str]) -> float:
@@ -251,7 +315,6 @@ async def by_meaning(
     near = [] if vector is None else await nearest(store, asked.filters, vector)
     items = [as_read(item, question.user_names) for item, _ in near]
     by_id: Mapping[str, float] = {item.id: cosine for item, cosine in near}
-    by_id = await with_names(store, question, items, by_id, vector and vector.by_name)
     items.sort(key=lambda item: -by_id[item.id])
     cosines = [by_id[item.id] for item in items]
     strengths = standardise(cosines, absent=UNRELATED)
@@ -275,14 +338,7 @@ async def by_meaning(
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
-    own_names = await apart(are_many(items), names_of_user, question, items)
-
-    def measured(one: Scored) -> dict[str, float]:
-        of_text = measures_of_text(question, one.item, names=seen.names, own_names=own_names)
-        assert vector is not None  # noqa: S101 - else there are no items
-        known = coverage_of(one.item, vector.coverage, elsewhere=vector.elsewhere)
-        return of_text | measures_of_vector(of_text, cosines[one.place], coverage=known)
-
+    log_odds = await _log_odds(store, question, items, by_id, vector)
     best_first = sorted(scored, key=lambda one: -one.score)
     clusters = await apart(are_many(items), find_clusters, items)
     return Candidates(
@@ -291,8 +347,35 @@ async def by_meaning(
         best_first,
         why,
         clusters=clusters,
-        measures=measured,
+        likely=lambda one: probability(log_odds[one.item.id]),
     )
+
+
+async def _log_odds(
+    store: MemoryStore,
+    question: Question,
+    items: Sequence[MemoryItem],
+    cosines: Mapping[str, float],
+    vector: QuestionVector | None,
+) -> dict[str, float]:
+    """Return how likely each item answers, judged by itself; *items* are the nearest first."""
+    alone = WEIGHTS["near"]["alone"]
+    found = {
+        item.id: alone.always
+        + alone.cosine * cosines[item.id]
+        + alone.share * of_share(question.terms, terms_of(item))
+        for item in items
+    }
+    if vector is None or vector.reading is None:
+        return found
+    best = items[:MAX_READ]
+    verdicts = await vector.reading.judge(
+        store, [(item, None) for item in best], cosines, {}, frozenset()
+    )
+    read = WEIGHTS["read"]["alone"]
+    for item, said in zip(best, verdicts, strict=False):
+        found[item.id] = read.always + read.answers * said.answers + read.related * said.related
+    return found
 
 
 async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
@@ -309,7 +392,7 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
     scored = [
         Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(items)
     ]
-    own_names = await apart(are_many(items), names_of_user, question, items)
+    alone = WEIGHTS["words"]["alone"]
     interpretation = "the newest" + (f"; {in_words(question)}" if question.terms else "")
     return Candidates(
         question,
@@ -317,14 +400,14 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
         clusters=await apart(are_many(items), find_clusters, items),
-        measures=(lambda one: measures_of_text(question, one.item, own_names=own_names))
+        likely=(
+            lambda one: probability(
+                alone.always + alone.share * of_share(question.terms, terms_of(one.item))
+            )
+        )
         if wanted
         else None,
     )
-
-
-def _relevance(one: Scored) -> float:
-    return sum(points for part, points in one.points.items() if part not in _BESIDE)
 
 
 def _importance(item: MemoryItem) -> float:

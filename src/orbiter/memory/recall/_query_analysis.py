@@ -1,4 +1,4 @@
-"""Query analysis: the terms of a question, the people and times it names, its statement form.
+"""Query analysis: the terms of a question, the people and times it names.
 
 Pure: the same text, names and moment always give the same question.
 """
@@ -10,17 +10,15 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from orbiter.memory._lazy import lazy_pattern
-from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.recall._date_phrases import offsets, spans
 from orbiter.memory.recall._dates import Offset, Span
-from orbiter.memory.recall._foreign_statements import statement_in_english
 from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 from orbiter.memory.text.first_person import name_in_id
 
 __all__ = [
     "Question",
-    "asks",
     "asks_history",
     "in_words",
     "is_question",
@@ -48,11 +46,6 @@ _PAST = lazy_pattern(
 """What makes a question one about the past."""
 _PRESENT = lazy_pattern(
     r"\b(?:now|currently?|do|does|don't|doesn't|is|isn't|are|aren't|am|still|today)\b|\w'(?:s|re|m)\b",
-    re.IGNORECASE,
-)
-_NOW = lazy_pattern(
-    r"\b(?:now|nowadays|currently?|still|any ?more|latest|newest"
-    r"|at (?:the moment|present)|these days)\b",
     re.IGNORECASE,
 )
 _BEFORE = lazy_pattern(
@@ -134,23 +127,6 @@ _ASKS = lazy_pattern(
 )
 """How a question begins that somebody writes without its mark. "What I did" and "when it is" begin
 no question."""
-_SUGGESTS = lazy_pattern(
-    r"(?:^|[.!?:\n]\s*|,\s+)(?:(?:so|then|and|or|well),?\s+)?(?:"
-    r"(?:how|what) about(?! (?:you|your)\b)|why (?:not|don['’]t (?:you|we))|maybe |perhaps "
-    r"|(?:have|did) you (?:ever )?(?:try|tried|considered?|thought|think) )",
-    re.IGNORECASE,
-)
-"""How an assistant makes a suggestion with a question mark."""
-_REQUEST = lazy_pattern(
-    r"\s*(?:(?:and|so|ok|okay|hi|hey|now|please),?\s+)*(?:"
-    r"(?:tell|give|show|teach|help|remind) (?:me|us)|recommend|suggest|list|explain|translate"
-    r"|summari[sz]e|describe|compare|rewrite|calculate"
-    r"|(?:write|draft|create|generate|make|find) (?:me )?(?:an?|some|the)) "
-    r"(?!.*(?:\b(?:I|my|our|we)\b|[.!?:;]\s|\n))",
-    re.IGNORECASE | re.DOTALL,
-)
-"""What asks an assistant for something, and tells nothing of the user beside it."""
-_PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
 _VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
@@ -170,10 +146,6 @@ class Question(NamedTuple):
     people: frozenset[str]
     """Whom of the speakers it is about: the one it names first, or "Ann and Ben" together.
     Case-folded, because some write a name in two ways."""
-    as_statement: str
-    """The question as that person would have put it: "I" for the name, "you" for another's.
-    Vectors of what people say about themselves are near to this, and far from a question about a
-    third person."""
     times: tuple[Span, ...]
     offsets: tuple[Offset, ...]
     """Times told by something that is named, as "three weeks after the wedding"."""
@@ -186,8 +158,6 @@ class Question(NamedTuple):
     """Whether it is about what came before something else: that is not the answer."""
     before: str = ""
     """Before what, if that is named, as in "Where did I live before Linz?". Not in the terms."""
-    asks_now: bool = False
-    """Whether it says that it is about now."""
     asks_about_user: bool = False
     """Whether it asks for nothing but what is known of the user."""
     names: frozenset[str] = frozenset()
@@ -195,13 +165,10 @@ class Question(NamedTuple):
     user_names: tuple[str, ...] | None = None
     """What memories may call the user who asks about themselves, beside "the user"; `None` if it is
     not about them."""
-    by_name: tuple[str, ...] = ()
-    """The question as another asks it of the user, if a memory calls them by name."""
 
 
 def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
     """Tell whether a question is about what was: by its tense, or by the time that it names."""
-    text = statement_in_english(text)
     return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
 
 
@@ -221,17 +188,6 @@ def is_question(content: str) -> bool:
     if text.endswith(("?", "？")):
         return True
     return not text.endswith((".", "!", "…")) and _ASKS.match(text) is not None
-
-
-def asks(item: MemoryItem, *, is_question: bool) -> bool:
-    """Tell whether an item asks for something, and so answers nothing; by its text *is_question*.
-
-    A user may do so without a question: "Recommend a film". What an assistant suggests may be one:
-    "How about Biscuit or Pepper?"
-    """
-    if is_question:
-        return not isinstance(item, AIMemory) or _SUGGESTS.search(item.content) is None
-    return isinstance(item, HumanMemory) and _REQUEST.match(item.content) is not None
 
 
 def matter_of(text: str) -> str | None:
@@ -277,16 +233,15 @@ def read(
         user_names = ()
     known = {speaker.casefold().strip() for speaker in speakers}
     own = known.intersection(map(str.casefold, user_names)) if is_of_user else set()
-    people, as_statement, unnamed = _put_as_said(wanted, _people_of(known), of=frozenset(own))
+    people, unnamed = _without_people(wanted, _people_of(known), of=frozenset(own))
     terms = tuple(dict.fromkeys(words.terms(unnamed)))
-    asks_before = is_before and _BEFORE.search(statement_in_english(text)) is not None
+    asks_before = is_before and _BEFORE.search(text) is not None
     if asks_before:  # which nothing says of itself
         terms = tuple(term for term in terms if term not in _before_terms()) or terms
     return Question(
         text=text,
         terms=terms,
         people=people,
-        as_statement=as_statement,
         times=times,
         offsets=from_events,
         asks_when=_asks_when(text),
@@ -294,8 +249,7 @@ def read(
         asks_past=asks_past,
         asks_before=asks_before,
         before="" if before is None else before["what"],
-        asks_now=_NOW.search(statement_in_english(text)) is not None,
-        asks_about_user=_asks_about_user(as_statement),
+        asks_about_user=_asks_about_user(text),
         names=names_in(text).intersection(terms),
         user_names=tuple(user_names) if is_of_user else None,
     )
@@ -353,7 +307,7 @@ def written(text: str) -> dict[str, str]:
     tokens = words.tokens(text)
     language = languages.language_of(tokens, text)
     return {
-        term: term.removeprefix(languages.MARK) if words.is_unspaced(word) else word
+        term: term if words.is_unspaced(word) else word
         for word in reversed(tokens)
         for term in words.terms_of((word,), language=language)
     }
@@ -378,10 +332,7 @@ def words_of(text: str, terms: Iterable[str]) -> list[str]:
                     covered[start : start + len(word)] = [True] * len(word)
         marked = "".join(map(lambda each, is_in: each if is_in else " ", token, covered))
         runs += marked.split()
-    meant = {term.removeprefix(languages.MARK) for term in as_asked if term[0] == languages.MARK}
-    return list(
-        dict.fromkeys((*runs, *(word for word in listed if word.isascii() and word not in meant)))
-    )
+    return list(dict.fromkeys((*runs, *(word for word in listed if word.isascii()))))
 
 
 def in_words(question: Question) -> str:
@@ -400,37 +351,32 @@ def in_words(question: Question) -> str:
     return "; ".join(parts)
 
 
-def _put_as_said(
+def _without_people(
     text: str, named_people: Mapping[str, frozenset[str]], *, of: frozenset[str]
-) -> tuple[frozenset[str], str, str]:
-    """Return whom *text* is about, how they would put it, and what it says beside their names.
+) -> tuple[frozenset[str], str]:
+    """Return whom *text* is about, and what it says beside their names.
 
     *named_people* by how their names are written; *of* is who is known to be asked about.
     """
     if not named_people:
-        return of, text, text
+        return of, text
     one = "|".join(re.escape(part) for part in sorted(named_people, key=_longest_first))
     # Several in a row are about all of them: "Ann and Ben", "Ann, Ben and Cid".
     named = re.compile(
-        rf"(?<!\w)(?:{one})(?:(?:\s*,\s*|\s+and\s+|\s*&\s*)(?:{one}))*(?!\w)"
-        r"(?P<own>['’]s?(?=\W|$))?",
+        rf"(?<!\w)(?:{one})(?:(?:\s*,\s*|\s+and\s+|\s*&\s*)(?:{one}))*(?!\w)(?:['’]s?(?=\W|$))?",
         re.IGNORECASE,
     )
     single = re.compile(rf"(?<!\w)(?:{one})(?!\w)", re.IGNORECASE)
-    people = of
-    as_statement, unnamed, last = "", "", 0
+    people, unnamed, last = of, "", 0
     for match in named.finditer(text):
         parts = [part for part in single.finditer(text, *match.span()) if _is_name(part)]
         # Ignoring case, "i" is also the Turkish one without a dot, which is in nobody's name.
         who = frozenset().union(*(named_people.get(part[0].casefold(), ()) for part in parts))
-        if not who:
-            continue
-        people = people or who
-        pronouns = _PRONOUNS["you" if who.isdisjoint(people) else "we" if parts[1:] else "I"]
-        between, last = text[last : match.start()], match.end()
-        as_statement += between + pronouns[match["own"] is not None]
-        unnamed += f"{between} "
-    return people, as_statement + text[last:], unnamed + text[last:]
+        if who:
+            people = people or who
+            unnamed += f"{text[last : match.start()]} "
+            last = match.end()
+    return people, unnamed + text[last:]
 
 
 def _people_of(speakers: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -18,18 +18,19 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size, require_text
 from orbiter.memory.model.trust import Trust, read_trust, trusted
-from orbiter.memory.recall._candidate_pool import QuestionVector, are_many
+from orbiter.memory.recall._candidate_pool import are_many
 from orbiter.memory.recall._candidates import FirstLook, embed_question, look
 from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
+from orbiter.memory.recall._newer import prefer_newer
 from orbiter.memory.recall._query_analysis import Question, asks_history, matter_of, shortened
-from orbiter.memory.recall._replaced import prefer_newer
+from orbiter.memory.recall._reading import QuestionVector
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
 from orbiter.memory.tasks.offload import apart
-from orbiter.memory.text.ranking import check_relevance
+from orbiter.memory.text.ranking import MIN_RELEVANCE, check_relevance
 from orbiter.memory.text.words import passages, terms, tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
@@ -91,7 +92,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     min_trust: Trust | str | int | None = None,
     spread: bool | None = None,
     reranker: Reranker | None = None,
-    min_relevance: float = 0.0,
+    min_relevance: float = MIN_RELEVANCE,
     user_name: str | None = None,
 ) -> RecallResult:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
@@ -103,8 +104,8 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     the question is asked, for "last week". With *min_trust*, such as `"agent"`, what comes from a
     source that is worth less is not there at all: see `orbiter.memory.model.trust`.
 
-    What shares no word with the question, has none around it and means less than most candidates
-    is left out, so that there may be fewer than *k*, or none. A question of nothing but names is
+    What hardly answers is left out, so that there may be fewer than *k*, or none; without a model,
+    what shares no word with the question, nor has one around it. A question of nothing but names is
     answered by what these people said and what names them; one of nothing but common words, by
     meaning alone. Of a very long query, the beginning and the end count. Facts are judged as of
     *now*: what holds comes before what held, and what was retracted never comes.
@@ -120,8 +121,9 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     *query* has words to look for, those that hold any of them. What says the same, and a flood of
     copies all the more, has one place in every mode.
 
-    With *min_relevance*, from 0 to 1, only hits of that relevance or more: a question that nothing
-    answers then has none. With *explain*, `left_out` of the answer holds the next best candidates.
+    Hits have a relevance of *min_relevance* or more, from 0 to 1: a question that nothing answers
+    has none. By default this leaves out nothing of what covers a matter over time. With *explain*,
+    `left_out` of the answer holds the next best candidates.
 
     Questions and memories that call the user of *scope* by name, or "the user", are read in the
     first person. Their name is *user_name*, and the one in their id, such as `alice`.
@@ -153,6 +155,8 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     check_store(store, mode)
     matter = None if spread is False or mode == "recent" else matter_of(shortened(query))
     is_spread = matter is not None or (spread is True and mode != "recent")
+    if is_spread and min_relevance <= MIN_RELEVANCE:
+        min_relevance = 0.0  # each part of a long matter says little of it
     # Every value counts if they are told over time, reviewed, or listed as the newest.
     if filters.status is MemoryStatus.ACCEPTED and mode != "recent" and not is_spread:
         is_past = asks_history(shortened(query), now=moment)
@@ -177,7 +181,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     # A model has threads of its own, so what is read before it and after it are two steps.
     if mode in ("hybrid", "meaning") and has_model:
         seen = await _offload(store, lambda: _look(store, request, mode))
-        vector = await embed_question(store, seen.question, is_all=mode == "meaning")
+        vector = await embed_question(store, seen, is_all=mode == "meaning")
     if reranker is None or mode not in ("hybrid", "words"):
         return await _offload(store, lambda: _answer(store, request, mode, seen, vector))
     candidates = await _offload(store, lambda: _find_candidates(store, request, mode, seen, vector))
@@ -219,8 +223,9 @@ async def _choose(
     candidates: Candidates,
     vector: QuestionVector | None,
 ) -> RecallResult:
-    if candidates.question.asks_before or not candidates.question.asks_past:
-        candidates = await prefer_newer(store, candidates, request, mode=mode)
+    reading = None if vector is None or candidates.question.asks_past else vector.reading
+    if reading is not None and candidates.likely is not None:
+        candidates = await prefer_newer(store, candidates, reading)
     if any(one.item.memory_type == "fact" for one in candidates.scored):
         from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few are facts
 

@@ -24,7 +24,7 @@ from orbiter.memory.errors import RerankError
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import DetailStore, MemoryStore, Reranker
 from orbiter.memory.recall._candidate_pool import Pool, are_many, speaker_of
-from orbiter.memory.recall._explanation import READER, Explanation, Reason, passage_of
+from orbiter.memory.recall._explanation import RERANKER, Explanation, Reason, passage_of
 from orbiter.memory.recall._features import EVIDENCE, FeatureTable, standardise
 from orbiter.memory.recall._hits import Reranking
 from orbiter.memory.recall._modes import warn_once
@@ -78,19 +78,14 @@ def _weights(**values: float) -> Weights:
 
 
 PEOPLE = Kind(
-    words=_weights(
-        words=0.13, prev_turn=0.30, neighbours=0.58, session=0.56,
-        speaker=2.64, date=6.25, when=2.40, question=-0.80, specific=0.64, length=0.25,
-    ),
+    words=_weights(words=0.16, prev_turn=0.31, neighbours=0.89, speaker=2.85, date=5.56, when=2.61),
     meaning=_weights(
-        meaning=0.77, neighbour_meaning=0.51, words=0.05, prev_turn=0.18, neighbours=0.36,
-        session=0.40, speaker=2.61, date=5.28, when=2.32, question=-0.93, specific=0.63,
-        length=0.20,
+        meaning=1.09, neighbour_meaning=0.52, words=0.05, prev_turn=0.15, neighbours=0.62,
+        speaker=2.84, date=5.02, when=2.03,
     ),
     details=_weights(
-        meaning=0.52, neighbour_meaning=0.39, words=0.05, prev_turn=0.06, neighbours=0.26,
-        session=0.34, detail=0.12, neighbour_detail=0.54, speaker=2.53, date=4.83, when=2.40,
-        question=-0.88, specific=0.62,
+        meaning=0.77, neighbour_meaning=0.33, words=0.05, prev_turn=0.11, neighbours=0.57,
+        neighbour_detail=0.54, speaker=2.73, date=4.80, when=1.97,
     ),
 )  # fmt: skip
 # Without a model they are fitted, but for the user's, which is held below what the fit gives: in
@@ -99,19 +94,10 @@ PEOPLE = Kind(
 # model before, as meaning does for people, and words a tenth less among the best. Who spoke and
 # when weigh more than before, as they do in the fit without a model, where they say the same.
 ASSISTANT = Kind(
-    words=_weights(
-        words=1.32, session=0.58,
-        user=3.20, assistant=3.83, date=4.08, question=-0.92, length=-0.61,
-    ),
-    meaning=_weights(
-        words=0.80, meaning=0.95, session=0.30,
-        user=3.30, assistant=3.30, date=3.40, question=-0.67, length=-0.22,
-    ),
-    details=_weights(
-        words=0.50, meaning=0.33, detail=1.00, session=0.10, session_meaning=0.11,
-        user=2.50, assistant=2.80, date=3.40, question=-0.51, length=-0.51,
-    ),
-)  # fmt: skip
+    words=_weights(words=1.32, user=3.20, assistant=3.83, date=4.08),
+    meaning=_weights(words=0.80, meaning=0.95, user=3.30, assistant=3.30, date=3.40),
+    details=_weights(words=0.50, meaning=0.33, detail=1.00, user=2.50, assistant=2.80, date=3.40),
+)
 
 
 def _with_neighbours(assistant: Weights, people: Weights) -> Weights:
@@ -206,12 +192,11 @@ async def order(
     store: MemoryStore,
     pool: Pool,
     table: FeatureTable,
-    extra: Mapping[str, float],
     *,
     max_reranked: int,
     spread: bool = False,
 ) -> list[Scored]:
-    """Return the eligible items, best first; *extra* are weights beside those of relevance.
+    """Return the eligible items, best first.
 
     The best *max_reranked* are looked at word by word where the model and the store can do that.
     With *spread*, the question is about all of a long matter.
@@ -220,9 +205,9 @@ async def order(
     is_long = are_many(table.items)
     eligible = [at for at, item in enumerate(table.items) if item.id in pool.eligible]
     if pool.similarity is None:
-        return await apart(is_long, score, table, {**kind.words, **extra}, eligible)
+        return await apart(is_long, score, table, kind.words, eligible)
     by_meaning = blend(kind.words, kind.meaning, pool.coverage)
-    scored = await apart(is_long, score, table, {**by_meaning, **extra}, eligible)
+    scored = await apart(is_long, score, table, by_meaning, eligible)
     best, rest = scored[:max_reranked], scored[max_reranked:]
     if not pool.query_token_vectors or not isinstance(store, DetailStore):
         return scored
@@ -234,6 +219,7 @@ async def order(
         if at is not None
     }
     kept = await store.details([table.items[at].id for at in sorted(near)])
+    table.details.update(kept)
 
     def look_closer() -> list[Scored]:
         add_details(
@@ -243,7 +229,7 @@ async def order(
             kept=kept,
             dimension=pool.token_dimension,
         )
-        return score(table, {**blend(kind.words, kind.details, pool.coverage), **extra}, places)
+        return score(table, blend(kind.words, kind.details, pool.coverage), places)
 
     is_long |= len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
     return [*await apart(is_long, look_closer), *rest]
@@ -292,8 +278,6 @@ def add_details(
         before = meeting([table.before[place] for place in known])
         after = meeting([table.after[place] for place in known])
         near = np.maximum(np.maximum(before, own), after)
-        means = zip(own.mean(axis=1).tolist(), near.mean(axis=1).tolist(), strict=True)
-        table.details.update(zip(known, means, strict=True))
         shares = 1 / (own.std(axis=0) + _APART)
         shares /= shares.sum()
         alone = dict(zip(known, (own * shares).sum(axis=1).tolist(), strict=True))
@@ -398,24 +382,26 @@ async def rerank(candidates: Candidates, reranker: Reranker) -> Candidates:
     by_text = dict(zip(texts, _points(scores, read), strict=True))
     said = dict(zip(texts, scores, strict=True))
     reread = [
-        Scored(one.item, one.place, {**one.points, READER: by_text[best[one.item.id]]})
+        Scored(one.item, one.place, {**one.points, RERANKER: by_text[best[one.item.id]]})
         for one in read
     ]
     reread.sort(key=lambda one: -one.score)  # of equals, the better one without it
 
     def why(one: Scored) -> Explanation:
-        if READER not in one.points:
+        if RERANKER not in one.points:
             return candidates.why(one)
-        others = {part: points for part, points in one.points.items() if part != READER}
-        text = f"reader says {said[best[one.item.id]]:.2f}"
+        others = {part: points for part, points in one.points.items() if part != RERANKER}
+        text = f"the reranker says {said[best[one.item.id]]:.2f}"
         reasons = (
             *candidates.why(Scored(one.item, one.place, others)),
-            Reason(READER, one.points[READER], text),
+            Reason(RERANKER, one.points[RERANKER], text),
         )
         return Explanation(sorted(reasons, key=lambda reason: -abs(reason.points)))
 
     others = [one for one in candidates.scored if one.item.id not in best]
-    return candidates._replace(scored=[*reread, *others], why=why, reranking=reranking)
+    return candidates._replace(
+        scored=[*reread, *others], why=why, reranking=reranking, by_relevance=False
+    )
 
 
 def _best_texts(candidates: Candidates) -> dict[str, str]:

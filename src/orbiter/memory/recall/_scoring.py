@@ -10,11 +10,9 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall.near_duplicates import Clusters, text_tokens, who_says
 
-__all__ = ["Scored", "in_time", "score", "shifts_behind", "without_repeats"]
+__all__ = ["Scored", "in_time", "score", "without_repeats"]
 
 _NO_CLUSTERS = Clusters()
-_BEHIND = 0.1
-"""Points by which a statement stands behind the one that replaces it, as with facts."""
 _NEAR = 50
 """How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 
@@ -131,20 +129,3 @@ def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, Set[str]]
 def in_time(item: MemoryItem) -> tuple[datetime, str]:
     """Return what sorts items by when they were said."""
     return item.created_at, item.id
-
-
-def shifts_behind(scored: Sequence[Scored], newer: Mapping[str, MemoryItem]) -> dict[str, float]:
-    """Return by how many points each one moves, if *newer* has what replaces it by its id.
-
-    What replaces it moves up to its place, and it behind that.
-    """
-    own = {one.item.id: one.score for one in scored}
-    moved = dict(own)
-    items = sorted((one.item for one in scored), key=in_time)
-    for item in items:
-        if by := newer.get(item.id):
-            moved[by.id] = max(moved[by.id], moved[item.id])
-    for item in reversed(items):
-        if by := newer.get(item.id):
-            moved[item.id] = min(moved[item.id], moved[by.id]) - _BEHIND
-    return {key: moved[key] - value for key, value in own.items() if moved[key] != value}

@@ -8,34 +8,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._candidate_pool import as_shown, as_stored, is_talk
-from orbiter.memory.recall._explanation import ENDED, LIKELY, Explanation, Reason, passage_of
+from orbiter.memory.recall._candidate_pool import as_shown, as_stored
+from orbiter.memory.recall._explanation import ENDED, Explanation, passage_of
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
-from orbiter.memory.recall._relevance import OUTDATED, relevance
+from orbiter.memory.recall._relevance import OUTDATED
 from orbiter.memory.recall._scoring import Scored, without_repeats
 from orbiter.memory.recall.near_duplicates import Clusters
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan
 
-__all__ = ["MAX_LEFT_OUT", "Candidates", "choose", "on_one_scale"]
+__all__ = ["MAX_LEFT_OUT", "Candidates", "choose"]
 
 MAX_LEFT_OUT = 50
 """How many candidates are told of that are no hits."""
 
 
-_COMPARED = 50
-"""How many of the best are put into one order where notes and messages are mixed."""
-_BEFORE = 1e-6
-"""By how much what stands before another has more points, where it would have less."""
-_BRIEF = 0.5
-"""From where on a message is as short as a note."""
-_FIRST, _RATHER = 10, 0.5
-"""Of so many first hits, those of this relevance stand before the others. To put all of them in the
-order of relevance costs 1.8 points of R@5 among people, as points tell more; this costs none."""
+_TIED, _RATHER = 0.05, 0.2
+"""Of hits whose relevance is at least so much and differs by less, the newest is the first."""
+_FIRST = 10
+"""How many hits are put into their order, however few are asked for."""
 _WIDER = 2
 """How many times as many are looked at where a matter is to be covered over time."""
 
@@ -63,8 +58,10 @@ class Candidates(NamedTuple):
     """What a reranker was asked about them, if there is one."""
     replaced: Mapping[str, MemoryItem] = MappingProxyType({})
     """By what each of them is replaced that does not hold any more, by its id."""
-    measures: Callable[[Scored], Mapping[str, float]] | None = None
-    """What the relevance of one is made of; nothing where nothing is asked."""
+    likely: Callable[[Scored], float] | None = None
+    """How likely one answers; nothing where nothing is asked."""
+    by_relevance: bool = False
+    """Whether that is their order, too."""
 
     def relevance(self, one: Scored) -> float:
         """Return the probability that a candidate answers; 1 where nothing is asked.
@@ -72,9 +69,9 @@ class Candidates(NamedTuple):
         What is replaced hardly answers, and never better than what replaced it, unless the past is
         asked for.
         """
-        if self.measures is None:
+        if self.likely is None:
             return 1.0
-        likely = relevance(self.measures(one))
+        likely = self.likely(one)
         newer = None if self.question.asks_past else self.replaced.get(one.item.id)
         if newer is None:
             return likely
@@ -110,16 +107,15 @@ def choose(
         # As wide for a smaller *k*, so that its hits are the first of a larger one.
         width = k if candidates.clusters.series else max(k, _FIRST)
         judged, chosen = _distinct(worthy, width, candidates.clusters)
-        if mode != "recent" and candidates.reranking is None:
-            chosen = _likely_first(candidates, chosen)
+        if candidates.by_relevance:
+            chosen = _by_relevance(candidates, chosen)
         chosen = chosen[:k]
-    why = _with_likely(candidates.why)
     return RecallResult(
         (
             Hit(
                 copy_item(as_stored(one.item)),
                 one.score,
-                why(one),
+                candidates.why(one),
                 tuple(copy_item(as_stored(item)) for item in repeats),
                 _passage(candidates, one.item),
                 candidates.spans.get(one.item.id),
@@ -137,89 +133,24 @@ def choose(
     )
 
 
-def on_one_scale(
-    candidates: Candidates,
-    names: frozenset[str] = frozenset(),
-    *,
-    repeating: frozenset[str] = frozenset(),
-) -> Candidates:
-    """Return the candidates with notes and messages in one order.
-
-    A message has points for what was said around it, and a note has not, so their scores cannot be
-    compared. How likely they answer can. Each kind keeps its own order: a candidate counts as much
-    as the best behind it, and what is to stand before others of the other kind gets the points that
-    it lacks. What asks the same, by the ids *repeating*, and a short message beside notes count for
-    themselves alone: an answer behind them does not lift them. Neither do they pass another.
-    """
-    first = candidates.scored[:_COMPARED]
-    is_message = {one.item.id: is_talk(one.item, names) for one in first}
-    is_mixed = len(set(is_message.values())) > 1
-    if not is_mixed and repeating.isdisjoint(is_message):
-        return candidates
-    best = list(filter(candidates.has_evidence, first))
-    alone = set(repeating)
-    if is_mixed and (measures := candidates.measures) is not None:
-        alone.update(one.item.id for one in best if measures(one).get("brief", 0.0) >= _BRIEF)
-    likely: dict[str, float] = {}
-    so_far = {True: 0.0, False: 0.0}
-    for one in reversed(best):
-        kind, own = is_message[one.item.id], candidates.relevance(one)
-        if one.item.id not in alone:
-            own = so_far[kind] = max(so_far[kind], own)
-        likely[one.item.id] = own
-    so_far = {True: 1.0, False: 1.0}
-    for one in best:
-        kind, own = is_message[one.item.id], likely[one.item.id]
-        if one.item.id in alone:
-            likely[one.item.id] = min(own, so_far[kind])
-        else:
-            so_far[kind] = own
-    ordered = sorted(best, key=lambda one: -likely[one.item.id])
-    placed = _lifted(ordered)
-    chosen = {one.item.id for one in placed}
-    others = [one for one in candidates.scored if one.item.id not in chosen]
-    return candidates._replace(scored=[*placed, *others], why=_with_likely(candidates.why))
+def _by_relevance(candidates: Candidates, chosen: Sequence[_Chosen]) -> list[_Chosen]:
+    """Return the hits by how likely they answer; of two that are as likely, the newer one first."""
+    likely = {one.item.id: candidates.relevance(one) for one, _ in chosen}
+    ordered = sorted(chosen, key=lambda each: -likely[each[0].item.id])
+    if candidates.question.asks_past:
+        return ordered
+    for end in range(1, min(_FIRST, len(ordered))):
+        at = end
+        while at and _is_tied_with_older(ordered[at - 1][0], ordered[at][0], likely):
+            ordered[at - 1], ordered[at] = ordered[at], ordered[at - 1]
+            at -= 1
+    return ordered
 
 
-def _likely_first(candidates: Candidates, chosen: Sequence[_Chosen]) -> list[_Chosen]:
-    """Return the hits with those of the first that rather answer before the others of them."""
-    first = list(chosen[:_FIRST])
-    likely = [candidates.relevance(one) >= _RATHER for one, _ in first]
-    ordered = [each for each, is_likely in zip(first, likely, strict=True) if is_likely]
-    if ordered == first[: len(ordered)]:  # as nearly always
-        return list(chosen)
-    ordered += [each for each, is_likely in zip(first, likely, strict=True) if not is_likely]
-    repeats = [same for _, same in ordered]
-    lifted = _lifted([one for one, _ in ordered])
-    return [*zip(lifted, repeats, strict=True), *chosen[_FIRST:]]
-
-
-def _lifted(ordered: Sequence[Scored]) -> list[Scored]:
-    """Return the same, each with the points that it lacks to stand before those behind it."""
-    lowest = float("-inf")
-    lifted: list[Scored] = []
-    for one in reversed(ordered):
-        if one.score <= lowest:
-            lowest += _BEFORE
-            points = {**one.points, LIKELY: one.points.get(LIKELY, 0.0) + lowest - one.score}
-            lifted.append(Scored(one.item, one.place, points, lowest))
-        else:
-            lowest = one.score
-            lifted.append(one)
-    return lifted[::-1]
-
-
-def _with_likely(why: Callable[[Scored], Explanation]) -> Callable[[Scored], Explanation]:
-    """Return *why*, which also tells of the points that `_lifted` gives."""
-
-    def explained(one: Scored) -> Explanation:
-        if LIKELY not in one.points:
-            return why(one)
-        own = {part: points for part, points in one.points.items() if part != LIKELY}
-        reasons = why(Scored(one.item, one.place, own))
-        return Explanation([*reasons, Reason(LIKELY, one.points[LIKELY], "more likely to answer")])
-
-    return explained
+def _is_tied_with_older(one: Scored, other: Scored, likely: Mapping[str, float]) -> bool:
+    both = likely[one.item.id], likely[other.item.id]
+    is_tied = min(both) >= _RATHER and max(both) - min(both) < _TIED
+    return is_tied and one.item.created_at < other.item.created_at
 
 
 def _covering(chosen: Sequence[_Chosen], k: int) -> list[_Chosen]:

@@ -5,6 +5,7 @@ weights are fitted as a set and stand in `_rerank`. A row without a weight, a we
 row, or a row whose column nobody measures is a `SignalError` when this package is imported.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -21,12 +22,10 @@ from orbiter.memory.recall._features import (
     says_when,
     standardise,
 )
-from orbiter.memory.recall._query_analysis import Question, is_question, words_of
-from orbiter.memory.tasks.offload import count_words
-from orbiter.memory.text.languages import MARK
-from orbiter.memory.text.words import implied_terms
+from orbiter.memory.recall._query_analysis import Question, words_of
 
 __all__ = [
+    "NO_SAY",
     "SIGNALS",
     "Evidence",
     "Signal",
@@ -41,18 +40,22 @@ __all__ = [
     "who_said",
 ]
 
-SignalKind = Literal["words", "meaning", "time", "importance", "other"]
+SignalKind = Literal["words", "meaning", "reader", "time", "importance", "other"]
 """What signals have in common, for a person who wants to know what a score is made of."""
 
-Source = Literal["text", "vectors", "word_vectors", "caller"]
-"""What a column is measured from: the texts, vectors of texts, vectors of words, or what the caller
-weighs beside relevance."""
+Source = Literal["text", "vectors", "word_vectors", "reader", "caller"]
+"""What a column is measured from: the texts, vectors of texts, vectors of words, what the reader
+says, or what the caller weighs beside relevance."""
 
 _ROLES = {"human": "user", "ai": "assistant", "item": "note"}
 _STRONG = 1.0
 """Deviations above the other candidates from which a meaning is nearly the same,"""
 _NEAR = 0.3
 """if it is so near besides: among what has nothing to do with a question, one is nearest, too."""
+_RATHER = 0.5
+"""The probability from which on the reader says something,"""
+NO_SAY = "does not answer it"
+"""and what is told of a memory of which it says neither."""
 
 
 class SignalError(RuntimeError):
@@ -83,13 +86,13 @@ class Signal:
     kind: SignalKind
     words: Words
     column: Column | None = None
-    """How it is measured; nothing for `word_vectors` and `caller`, which are measured later."""
+    """How it is measured; nothing for what is measured later."""
     source: Source = "text"
     part_of: str | None = None
     """The signal it is counted with where nothing was said around a candidate."""
 
     def __post_init__(self) -> None:
-        if (self.column is None) != (self.source in ("word_vectors", "caller")):
+        if (self.column is None) != (self.source in ("word_vectors", "reader", "caller")):
             raise SignalError(
                 f"signal `{self.name}`: `text` and `vectors` need a `column`, others must have none"
             )
@@ -138,15 +141,15 @@ def _near_in_time(one: Evidence) -> tuple[str, str]:
     return f"{said}, {where} the time asked about", said
 
 
-def _asking(one: Evidence) -> tuple[str, str]:
-    what = "question" if is_question(one.item.content) else "request"
-    return f"is a {what}", f"is a {what} itself"
-
-
-def _length(one: Evidence) -> tuple[str, str]:
-    count = count_words(one.item.content)
-    size = f"{count} word" if count == 1 else f"{count} words"
-    return f"its length, {size}, counts for it", f"its length, {size}, counts against it"
+def _read(one: Evidence) -> tuple[str, str]:
+    """Return the reader's say in words, which every page, tool and answer shows."""
+    said = one.table.verdicts[one.place]
+    answers, related = (1 / (1 + math.exp(-odds)) for odds in said[:2])
+    if answers >= _RATHER:
+        return (f"answers it ({answers:.2f})",) * 2
+    if related >= _RATHER:
+        return (f"about it ({related:.2f})",) * 2
+    return (f"{NO_SAY} ({answers:.2f})",) * 2
 
 
 def _if(is_asked: bool, m: Measurement, value: Callable[[MemoryItem], float]) -> list[float]:  # noqa: FBT001 - a condition
@@ -172,13 +175,6 @@ SIGNALS: tuple[Signal, ...] = (
         lambda m: standardise(m.with_neighbours()),
         part_of="words",
     ),
-    Signal(
-        "session",
-        "words",
-        _always("its session matches", "its session does not match"),
-        lambda m: standardise(m.session_bm25()),
-        part_of="words",
-    ),
     Signal("meaning", "meaning", _nearness, lambda m: m.meaning, "vectors"),
     Signal(
         "neighbour_meaning",
@@ -188,13 +184,6 @@ SIGNALS: tuple[Signal, ...] = (
             "the surrounding conversation is not similar",
         ),
         lambda m: m.neighbour_meaning(),
-        "vectors",
-    ),
-    Signal(
-        "session_meaning",
-        "meaning",
-        _always("its session is similar", "its session is not similar"),
-        lambda m: centre(m.session_meaning()),
         "vectors",
     ),
     Signal(
@@ -249,22 +238,16 @@ SIGNALS: tuple[Signal, ...] = (
         lambda m: _if(m.question.asks_when, m, lambda item: says_when(item.content)),
     ),
     Signal(
-        "question",
-        "other",
-        _asking,
-        lambda m: list(map(float, m.asks)),
-    ),
-    Signal(
         "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
         lambda m: m.echo,
     ),
+    Signal("reader", "reader", _read, source="reader"),
     Signal(
-        "specific",
+        "prior",
         "other",
-        _always("has names or numbers", "has no name or number"),
-        lambda m: m.specifics(),
+        _always("beside the other candidates", "few memories answer a question"),
+        source="reader",
     ),
-    Signal("length", "other", _length, lambda m: centre([text.length for text in m.texts])),
     Signal("recency", "time", lambda one: (is_recent(one.item),) * 2, source="caller"),
     Signal("importance", "importance", lambda _: (is_important(),) * 2, source="caller"),
 )  # fmt: skip
@@ -338,13 +321,7 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
     # Several terms may be of one word.
     contained = words_of(one.question.text, ordered)
     every = words_of(one.question.text, one.table.rarity)
-    # By what it means only, or by the word: a text about a price need not say "expensive".
-    literal = words_of(one.question.text, [term for term in ordered if term[0] != MARK])
-    if _is_meant(terms, [one.table.items[at].content for at in places]):
-        literal = []
-    meant = [word for word in contained if word not in literal]
-    parts = (("contains", literal), ("is about", meant))
-    listed = " and ".join(f"{verb} {_quoted(named)}" for verb, named in parts if named)
+    listed = f"contains {_quoted(contained)}"
     if not frozenset(contained) <= frozenset(every):
         return listed  # a part of a run without spaces
     return f"{listed} ({len(contained)} of {len(every)} word{'' if len(every) == 1 else 's'})"
@@ -352,13 +329,6 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
 
 def _quoted(named: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in named)
-
-
-def _is_meant(terms: set[str], texts: Sequence[str]) -> bool:
-    """Tell whether texts mean all of these terms, and have a word for none."""
-    if any(term in text.lower() for text in texts for term in terms):  # as mostly
-        return False
-    return terms.issubset(term for text in texts for term in implied_terms(text))
 
 
 def _others_more(one: Evidence) -> str:

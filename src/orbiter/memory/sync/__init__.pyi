@@ -270,7 +270,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         half_life_hours: float = ...,
         importance_weight: float = 0.0,
         min_trust: Trust | str | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = ...,
         spread: bool | None = None,
         explain: bool = False,
         user_id: ScopeId = ...,
@@ -284,9 +284,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. For a question about a sequence or a
-        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        better one: `user`, `agent`, `tool`, `import`, `web`. Hits answer with a probability of at
+        least *min_relevance*, from 0 to 1: what clearly does not answer is left out by default, and
+        nothing with `0`. For a question about a sequence or a summary, hits cover the topic over
+        time, oldest first; *spread* forces or prevents that. Of those, the default leaves out none.
         With *explain*, `left_out` of the result lists the best that were left out, and why. See
         `docs/recall.md`.
         """
@@ -574,7 +575,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         half_life_hours: float = ...,
         importance_weight: float = 0.0,
         min_trust: Trust | str | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = ...,
         spread: bool | None = None,
         explain: bool = False,
         **_names: Unpack[SizeNames],
@@ -584,9 +585,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. For a question about a sequence or a
-        summary, hits cover the topic over time, oldest first; *spread* forces or prevents that.
+        better one: `user`, `agent`, `tool`, `import`, `web`. Hits answer with a probability of at
+        least *min_relevance*, from 0 to 1: what clearly does not answer is left out by default, and
+        nothing with `0`. For a question about a sequence or a summary, hits cover the topic over
+        time, oldest first; *spread* forces or prevents that. Of those, the default leaves out none.
         With *explain*, `left_out` of the result lists the best that were left out, and why. See
         `docs/recall.md`.
         """
@@ -753,7 +755,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         k: int = 10,
         mode: RecallMode = "hybrid",
         where: Where | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = ...,
     ) -> Evaluation:
         """Recall for each question, and return how often the answer was among the first *k* hits.
 
@@ -887,7 +889,8 @@ class Chat(Blocking[agent.Chat]):
         asked to continue. Never over *budget*, always legal in *format*. The summary stands for
         what is too old to be shown as it was said. Memories come from the scope of the handle, so
         also from its other conversations; with *min_trust*, only those from so trusted a source.
-        What answers less than *min_relevance* is left out. *spread* is that of `recall`.
+        What does not answer is left out, and `dropped` of the context names it; with
+        *min_relevance*, nothing is looked for that is below it. *spread* is that of `recall`.
         """
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
@@ -1051,7 +1054,7 @@ class PastMemory(Blocking[agent.PastMemory]):
         k: int = 10,
         memory_type: str | None = None,
         where: Where | None = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = ...,
         spread: bool | None = None,
         **_names: Unpack[SizeNames],
     ) -> RecallResult:

@@ -14,7 +14,7 @@ from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.text import words
 from orbiter.memory.text.languages import ENGLISH, language_of
 
-__all__ = ["by_name", "called_by", "in_first_person", "name_in_id"]
+__all__ = ["in_first_person", "name_in_id"]
 
 _LEAST = 2
 """Letters of a name."""
@@ -59,11 +59,6 @@ _FIRST_PERSON = {
     "is": "am", "are": "am", "has": "have", "does": "do", "was": "was",
     "isn't": "am not", "hasn't": "haven't", "doesn't": "don't", "wasn't": "wasn't",
 }  # fmt: skip
-_THIRD_PERSON = {"am": "is", "have": "has", "do": "does"}
-_ASKED = lazy_pattern(
-    r"\b(am|are|can|did|do|had|have|shall|should|was|will|would) I\b", re.IGNORECASE
-)
-_OWN = lazy_pattern(r"\b(?:I|[Mm]y|[Mm]e|[Mm]yself)\b")
 _ENDING = lazy_pattern(r"(?:(?<=[^aeiou])(?P<y>ies)|(?<=ss|sh|ch|.o|.x|.z)es|(?<=[^s])s)\Z")
 _CAPITAL = lazy_pattern(r"\s+[^\W\d_a-z][a-z]")
 _ENDS = lazy_pattern(r"\W*\Z|\s*[.,;:!?)]|\s+(?:about|and|at|for|from|in|on|or|to|with)\b")
@@ -106,16 +101,6 @@ def in_first_person(text: str, names: Sequence[str] = ()) -> str:
             last = read.end
     said += text[last:]
     return said if _WORD.search(_person(called).sub("", text)) else text
-
-
-def called_by(text: str, names: Sequence[str]) -> str | None:
-    """Return by which of their *names* a text calls the user, as it is written there."""
-    lowered = text.casefold()
-    called = tuple(name for name in _called(tuple(names)) if name in lowered)
-    found = (
-        _person(called).search(text) if called and in_first_person(text, names) != text else None
-    )
-    return None if found is None else found["name"]
 
 
 class _Read(NamedTuple):
@@ -179,12 +164,6 @@ def _person(called: tuple[str, ...]) -> re.Pattern[str]:
         r"(?P<own>['’]s|(?<=s)['’](?= ))?(?![\w@-]|\.\w|\s*:)",
         re.IGNORECASE,
     )
-
-
-def by_name(text: str, name: str) -> str:
-    """Return a question in the first person as another would ask it of the user called *name*."""
-    text = _ASKED.sub(lambda match: f"{_THIRD_PERSON.get(match[1].lower(), match[1])} {name}", text)
-    return _OWN.sub(lambda match: f"{name}'s" if match[0].lower() == "my" else name, text)
 
 
 def _first_person(verb: str) -> str:

@@ -14,6 +14,7 @@ from orbiter.memory.text.words import is_filler
 __all__ = [
     "ANSWERED",
     "MIN_RELEVANCE",
+    "asked_for_prompt",
     "check_relevance",
     "diversify",
     "for_prompt",
@@ -81,11 +82,12 @@ def diversify(
     return chosen
 
 
-MIN_RELEVANCE = 0.005
-"""What a memory needs for a place in a prompt, unless something else is asked for."""
-ANSWERED = 0.025
+MIN_RELEVANCE = 0.01
+"""`min_relevance` of every recall, unless it is given: what is lower clearly does not answer. `0`
+leaves out nothing."""
+ANSWERED = 0.05
 """What the most relevant memory needs: with less, nothing answers the question."""
-_SURE, _BESIDE_SURE = 0.9, 0.05
+_SURE, _BESIDE_SURE = 0.7, 0.05
 """Beside a memory that surely answers, others need more for their place."""
 
 
@@ -116,24 +118,33 @@ def is_answered(hits: Iterable[Relevant]) -> bool:
     return any(hit.relevance >= ANSWERED for hit in hits)
 
 
+def asked_for_prompt(min_relevance: float | None) -> float:
+    """Return the `min_relevance` of a recall whose hits `for_prompt` chooses from.
+
+    By default all of them: it judges each beside the best, and what it leaves out can be named.
+    """
+    return 0.0 if min_relevance is None else min_relevance
+
+
 def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list[_Hit]:
     """Return those of *hits* that belong into a prompt, in their order.
 
     With *min_relevance*, those that reach it. Else what surely does not answer is left out, and all
     of them if nothing answers; so is what is only polite, such as "Okay, noted.". What hardly does
     comes last, and so does what only asks: there may be no room for all. It is left out beside a
-    sure answer. Hits over time stay in its order.
+    sure answer. Hits over time stay in its order, and none of them is left out for its relevance:
+    each part of a long matter says little of it.
     """
     if min_relevance is not None:
         return [hit for hit in hits if hit.relevance >= min_relevance]
     telling = [hit for hit in hits if not is_filler(hit.content)]
     if not is_answered(telling):
         return []
-    is_spread = getattr(hits, "spread", False)
-    best = 0.0 if is_spread else max(hit.relevance for hit in telling)
-    kept = [hit for hit in telling if hit.relevance >= least_relevance(best)]
-    if not is_spread:
-        kept.sort(key=lambda hit: hit.relevance < ANSWERED or _only_asks(hit.content))
+    if getattr(hits, "spread", False):
+        return telling
+    least = least_relevance(max(hit.relevance for hit in telling))
+    kept = [hit for hit in telling if hit.relevance >= least]
+    kept.sort(key=lambda hit: hit.relevance < ANSWERED or _only_asks(hit.content))
     return kept
 
 

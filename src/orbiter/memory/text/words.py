@@ -13,36 +13,24 @@ from itertools import chain
 
 from orbiter.memory._lazy import lazy_pattern
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
-from orbiter.memory.text.languages import (
-    ENGLISH,
-    EXACT,
-    LANGUAGES,
-    MARK,
-    concepts_in,
-    concepts_of,
-    implied_words,
-    language_of,
-    stop_words,
-)
+from orbiter.memory.text.languages import ENGLISH, LANGUAGES, language_of, stop_words
 from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.stemming import stem
 from orbiter.memory.text.text_caches import WordCache
 
 __all__ = [
     "VERSION",
-    "implied_terms",
     "is_filler",
     "is_of_other_script",
     "is_unspaced",
     "passages",
-    "sentence_terms",
     "stem",
     "terms",
     "terms_of",
     "tokens",
 ]
 
-VERSION = 10
+VERSION = 11
 """Changes whenever `terms`, `passages` or `index_texts` return something else for the same text."""
 
 PASSAGE_WORDS = 120
@@ -185,35 +173,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def terms(text: str) -> list[str]:
     """Return the terms of *text*, repeats included: stems, without what tells nothing."""
     split = tokens(text)
-    literal = terms_of(split, language=language_of(split, text))
-    return [*literal, *_implied(split, text, literal)]
-
-
-def implied_terms(text: str) -> list[str]:
-    """Return those of its terms that no word of *text* has, and that it means all the same."""
-    split = tokens(text)
-    return _implied(split, text, terms_of(split, language=language_of(split, text)))
-
-
-def sentence_terms(text: str) -> list[tuple[frozenset[str], bool]]:
-    """Return the terms of the words of each sentence of *text*, and whether it is a question."""
-    sentences = list(_sentences(text))
-    split = [tokens(sentence) for sentence in sentences]
-    language = language_of([token for each in split for token in each], text)
-    return [
-        (frozenset(terms_of(each, language=language)), sentence.rstrip().endswith(("?", "？")))
-        for each, sentence in zip(split, sentences, strict=True)
-    ]
-
-
-def _implied(tokens: list[str], text: str, literal: list[str]) -> list[str]:
-    implied = implied_words(tokens, text)
-    if not implied:
-        return []
-    terms = [
-        term for word in implied for term in ((word,) if word[0] == MARK else terms_of([word]))
-    ]
-    return [term for term in terms if term not in literal]
+    return terms_of(split, language=language_of(split, text))
 
 
 def terms_of(tokens: Iterable[str], *, language: str = ENGLISH) -> list[str]:
@@ -235,7 +195,7 @@ def _terms(language: str, word: str) -> tuple[str, ...]:
             starts = range(0, len(word), SLICE)
             return tuple(each for at in starts for each in _unspaced_terms(word[at : at + SLICE]))
         if _compiled(_CYRILLIC).match(word):
-            return () if word in stop_words("ru") else _stems(word, "ru")
+            return () if word in stop_words("ru") else (stem_in("ru", word),)
     if word[0].isdigit() and (number := _NUMBER.fullmatch(word)):
         return (_number(number),)
     start = word.partition("'")[0]
@@ -246,17 +206,10 @@ def _terms(language: str, word: str) -> tuple[str, ...]:
         return ()
     # With the English stem, too: too short a text to tell its language has no other.
     parts = compound_parts(start) if language == "de" else ()
-    return tuple(dict.fromkeys((*_stems(start, language, *parts), *english)))
+    return tuple(dict.fromkeys((stem_in(language, start), *parts, *english)))
 
 
 _TERMS = _AllTerms({each: WordCache(partial(_terms, each)) for each in LANGUAGES})
-
-
-def _stems(word: str, language: str, *parts: str) -> tuple[str, ...]:
-    """Return the stems of a word and of its *parts*, and what its synonyms have in common."""
-    stems = (stem_in(language, word), *parts)
-    known = (*stems, EXACT + word)
-    return (*stems, *(each for stem in known for each in concepts_of(language, stem)))
 
 
 def is_unspaced(word: str) -> bool:
@@ -292,7 +245,7 @@ def _unspaced_terms(run: str) -> tuple[str, ...]:
                 made += _pairs(rest)
         else:
             made += _pairs(text) or [text]
-    return (*made, *concepts_in(run))
+    return tuple(made)
 
 
 def _pairs(text: str) -> list[str]:

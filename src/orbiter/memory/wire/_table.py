@@ -7,6 +7,7 @@ from typing import Any, Literal
 from orbiter.memory.auth import Role
 from orbiter.memory.messages.codec import FORMATS, check_format
 from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.text.ranking import MIN_RELEVANCE
 from orbiter.memory.wire import result_codecs as results
 from orbiter.memory.wire._argument_codecs import (
     EXPIRES,
@@ -329,7 +330,7 @@ _SCOPED = (
                _body("until", UNTIL, None), _body("where", WHERE, None),
                _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
                _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
-               _body("min_relevance", NUMBER, 0.0), _body("spread", FLAG, None),
+               _body("min_relevance", NUMBER, MIN_RELEVANCE), _body("spread", FLAG, None),
                _body("explain", FLAG, _NO)), RECALLED),
     Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
     Operation("count_by", "scope", "POST", "counts", "read",
@@ -424,7 +425,7 @@ _PAST = (
               is_absent_404=True),
     Operation("recall", "past", "POST", "past/recall", "read",
               (_body("query", TEXT), _body("k", WHOLE, 10), _body("memory_type", TEXT, None),
-               _body("where", WHERE, None), _body("min_relevance", NUMBER, 0.0),
+               _body("where", WHERE, None), _body("min_relevance", NUMBER, MIN_RELEVANCE),
                _body("spread", FLAG, None)), RECALLED),
 )  # fmt: skip
 

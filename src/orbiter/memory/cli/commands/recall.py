@@ -36,7 +36,7 @@ from orbiter.memory.cli._views import (
     left_out_lines,
     scope_label,
 )
-from orbiter.memory.text.ranking import is_answered
+from orbiter.memory.text.ranking import MIN_RELEVANCE, is_answered
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
@@ -111,7 +111,8 @@ async def recall(  # noqa: PLR0913 - the filters
         "min_trust": None if min_trust is None else min_trust.value,
         "explain": explain,
     }
-    answers: dict[str, Any] = {"min_relevance": min_relevance or 0.0, "spread": spread}
+    least = MIN_RELEVANCE if min_relevance is None else min_relevance
+    answers: dict[str, Any] = {"min_relevance": least, "spread": spread}
     then = read_when("as-of", as_of)
     if then is not None:
         check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
@@ -133,7 +134,8 @@ async def recall(  # noqa: PLR0913 - the filters
         if result:
             _note_answer(run, result)
         else:
-            await _note_nothing(run, store, memory, tag or [], min_relevance, kind)
+            is_told = min_relevance is not None or result.considered
+            await _note_nothing(run, store, memory, tag or [], least if is_told else None, kind)
     note_waiting(waiting)
     note_replaced(run, question, where or "", *(tag or ()))
     keep_rows(run, [_same(hit) for hit in result])

@@ -12,11 +12,13 @@ from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.inputs import narrowed
 from orbiter.memory.agent.interface import session_of
+from orbiter.memory.agent.recalled import with_more
 from orbiter.memory.agent.runtime import is_known
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import SPOKEN, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, ScopeField
 from orbiter.memory.server.dashboard.page import Ask
+from orbiter.memory.text.ranking import MIN_RELEVANCE
 
 if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
@@ -59,7 +61,7 @@ class Watched:
         *,
         k: int,
         min_trust: "Trust | str | None" = None,
-        min_relevance: float = 0.0,
+        min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
         where: "Where | None" = None,
     ) -> "RecallResult":
@@ -73,10 +75,7 @@ class Watched:
             where=where,
             explain=True,
         )
-        before = [] if self.recalled is None else list(self.recalled)
-        known = {hit.item.id for hit in before}
-        hits[:] = [*before, *(hit for hit in hits if hit.item.id not in known)]
-        self.recalled = hits
+        self.recalled = hits if self.recalled is None else with_more(self.recalled, hits)
         return hits
 
 

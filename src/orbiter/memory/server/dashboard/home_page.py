@@ -230,9 +230,11 @@ def _as_data(filters: Filters, listed: MemoryRows) -> Data:
 
 
 async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> MemoryRows:
+    # What does not answer stands below a line, and is not left out.
     recalled = await handle.recall(
         filters.q,
         k=hits,
+        min_relevance=0,
         memory_type=filters.type or None,
         since=filters.since,
         where=filters.where,

@@ -310,7 +310,8 @@ async def related_to(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]
     query = item.content[:_MAX_QUERY].strip()
     if not query:
         return []
-    hits = await handle.recall(query, k=_RELATED + 1)
+    # What is about the same need not answer it.
+    hits = await handle.recall(query, k=_RELATED + 1, min_relevance=0)
     return [hit.item for hit in hits if hit.item.id != item.id][:_RELATED]
 
 

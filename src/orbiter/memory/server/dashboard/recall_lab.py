@@ -11,7 +11,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
 from orbiter.memory.recall.time_bounds import read_bound
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
-from orbiter.memory.text.ranking import is_answered
+from orbiter.memory.text.ranking import MIN_RELEVANCE, is_answered
 
 if TYPE_CHECKING:
     from orbiter.memory.recall import Explanation, RecallMode, RecallResult
@@ -26,7 +26,7 @@ _TYPES = ("item", "fact", "human", "ai", "tool", "system")
 _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
     ("words", "Words", "By the words of the question; rare words count more."),
     ("meaning", "Meaning", "By embedding similarity."),
-    ("hybrid", "Hybrid", "Both, plus time, speaker and surrounding messages."),
+    ("hybrid", "Hybrid", "Both, plus time, speaker and a model that reads the best of them."),
 )
 
 
@@ -51,6 +51,7 @@ async def lab(ask: Ask) -> Data | Answer:
     data: Data = {
         "asked": _written(ask),
         "types": _types(ask.text("type").strip()),
+        "usual_relevance": str(MIN_RELEVANCE),
         "trusts": SOURCE_KINDS,
         "held": ask.principal.scope,
         "error": None,
@@ -79,7 +80,7 @@ def _written(ask: Ask) -> dict[str, str]:
     return {
         **{name: ask.text(name) for name in names},
         "k": ask.text("k") or str(_DEFAULT_HITS),
-        "min_relevance": ask.text("min_relevance") or "0",
+        "min_relevance": ask.text("min_relevance") or str(MIN_RELEVANCE),
         "recency": ask.text("recency") or "0",
         "importance": ask.text("importance") or "0",
     }
@@ -96,7 +97,9 @@ def _question(ask: Ask) -> Question:
         since=read_bound("since", ask.text("since").strip() or None),
         where=_where(ask.text("where").strip()),
         min_trust=trust or None,
-        min_relevance=_weight("min_relevance", ask.text("min_relevance"), most=1),
+        min_relevance=_weight(
+            "min_relevance", ask.text("min_relevance") or str(MIN_RELEVANCE), most=1
+        ),
         recency_weight=_weight("recency", ask.text("recency")),
         importance_weight=_weight("importance", ask.text("importance")),
     )
