@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--counts", action="store_true")
     given = parser.parse_args()
     counts: Counter[str] = Counter()
-    files = given.files or sorted(HERE.glob("*.jsonl"))
+    files = given.files or sorted((*HERE.glob("*.jsonl"), *HERE.glob("unseen/*.jsonl")))
     wrong = [fault for file in files for fault in check(file, counts)]
     sys.stdout.writelines(f"{fault}\n" for fault in wrong)
     plain = {

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+UNSEEN = HERE / "unseen"
+"""Scenes that no model was trained on."""
 
 
 def scenes() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every scene with its name: its writer and its place among theirs."""
-    for file in sorted(HERE.glob("*.jsonl")):
+    for file in sorted((*HERE.glob("*.jsonl"), *UNSEEN.glob("*.jsonl"))):
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{file.stem}/{number}", json.loads(line)
 
