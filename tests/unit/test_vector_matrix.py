@@ -388,3 +388,56 @@ def test_vectors_of_length_1_are_kept_bit_by_bit() -> None:
     longer = made.copy()
     longer[3] *= 1.1
     assert np.allclose(directions(longer, 384), made, atol=1e-7)
+
+
+def test_sketches_pass_over_none_of_the_nearest_and_follow_every_change() -> None:
+    dice = np.random.default_rng(5)
+    centres = dice.standard_normal((200, 96))
+    notes = np.repeat(centres, 25, axis=0) + 0.6 * dice.standard_normal((5_000, 96))
+    exact, sketched = VectorMatrix(96), VectorMatrix(96, sketched_from=1_000)
+    for matrix in (exact, sketched):
+        matrix.put_many(np.arange(4_000), notes[:4_000])
+    before = [matrix.nearest(centres[3], 20) for matrix in (exact, sketched)]
+    for matrix in (exact, sketched):
+        matrix.put_many(np.arange(4_000, 5_000), notes[4_000:])
+        matrix.put(7, centres[190:191])
+        matrix.remove(75)
+
+    found = [[matrix.nearest(each, 20) for each in centres] for matrix in (exact, sketched)]
+
+    assert before[0] == before[1]
+    assert found[0] == found[1]
+    assert found[1][190][0][0] == 7
+    assert 75 not in dict(found[1][3])
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0, None], ids=["around zero", "around two", "positive"])
+def test_sketches_find_the_nearest_wherever_the_numbers_lie(shift: float | None) -> None:
+    dice = np.random.default_rng(6)
+    centres = dice.standard_normal((200, 96))
+    notes = np.repeat(centres, 30, axis=0) + 0.6 * dice.standard_normal((6_000, 96))
+    notes = np.abs(notes) if shift is None else notes + shift
+    exact, sketched = VectorMatrix(96), VectorMatrix(96, sketched_from=1_000)
+    for matrix in (exact, sketched):
+        matrix.put_many(np.arange(6_000), notes)
+
+    found = [
+        [matrix.nearest(notes[at], 10) for at in range(0, 6_000, 300)]
+        for matrix in (exact, sketched)
+    ]
+
+    assert found[0] == found[1]
+
+
+def test_sketches_count_neither_the_dead_nor_all_but_some_of_equals() -> None:
+    dice = np.random.default_rng(7)
+    notes = dice.standard_normal((6_000, 64))
+    exact, sketched = VectorMatrix(64), VectorMatrix(64, sketched_from=1_000)
+    for matrix in (exact, sketched):
+        matrix.put_many(np.arange(6_000), notes)
+        matrix.put_many(np.arange(6_000, 10_000), np.repeat(notes[:1], 4_000, axis=0))
+        for key in range(6_000, 8_000):
+            matrix.remove(key)
+
+    assert sketched.nearest(notes[0], 50) == exact.nearest(notes[0], 50)
+    assert len(sketched.nearest(notes[0], 200)) == 200

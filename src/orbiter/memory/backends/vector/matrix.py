@@ -1,4 +1,4 @@
-"""`VectorMatrix`: the vectors of one owner, and the exact search for the nearest of them.
+"""`VectorMatrix`: the vectors of one owner, and the search for the nearest of them.
 
 Rows are only ever appended; one that is replaced or removed is marked dead, and when too many are,
 the living are copied to a new matrix. So what a reader has seen stays as it was: a lock guards the
@@ -20,6 +20,7 @@ except ModuleNotFoundError as exc:
     raise missing_extra("searching by meaning needs numpy", "vector") from exc
 
 from orbiter.memory.backends.vector.normalize import direction, directions
+from orbiter.memory.backends.vector.sketches import Sketches
 from orbiter.memory.backends.vector.top_k import Rows, SubsetProduct, product, ranked
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["RowIndex", "Snapshot", "VectorMatrix"]
 
 _MAX_GRAPH_COUNT = 200
-"""Who wants more than this many is answered exactly: a graph is for few."""
+"""Who wants more than this many is answered exactly: graphs and sketches are for few."""
+_SKETCHED_DIMENSION = 64
+"""Fewer numbers have too few signs to tell what is far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Snapshot:
     """What names keys that are probably the nearest; `None` if all are looked at."""
     again: Callable[[npt.NDArray[np.int64]], "Snapshot"] | None = None
     """What returns the rows of such keys."""
+    sketches: Sketches | None = None
+    """What passes over rows that are far away; `None` if all are scored."""
 
     @property
     def numbers(self) -> int:
@@ -59,11 +64,22 @@ class Snapshot:
             return self.again(self.guess(towards, count)).nearest(vector, count)
         if self.places is not None:
             scores = self.subsets.product(self.seen.vectors, self.places, towards)
+        elif self.sketches is not None and count <= _MAX_GRAPH_COUNT:
+            return self._nearest_passing(self.sketches, towards, count)
         else:
             scores = product(self.seen.vectors, towards)
             if self.seen.dead is not None:
                 np.putmask(scores, self.seen.dead, -np.inf)
         return ranked(self.seen, towards, scores, count, places=self.places)
+
+    def _nearest_passing(
+        self, sketches: Sketches, towards: npt.NDArray[np.float32], count: int
+    ) -> list[tuple[int, float]]:
+        rows = sketches.passing(towards, len(self.seen.keys), self.seen.dead)
+        scores = product(self.seen.vectors[rows], towards)
+        if self.seen.dead is not None:
+            np.putmask(scores, self.seen.dead[rows], -np.inf)
+        return ranked(self.seen, towards, scores, count, places=rows)
 
 
 _Floats = npt.NDArray[np.float32]
@@ -76,7 +92,7 @@ _DEAD = 0.25
 
 
 class VectorMatrix:
-    """The vectors of one owner, contiguous, several rows per key; exact cosine search.
+    """The vectors of one owner, contiguous, several rows per key; cosine search.
 
     A key is as near as the nearest of its rows. Any number of threads may read while one writes,
     or several: each call sees the matrix as it is between two writes. What the vectors are refused
@@ -84,15 +100,25 @@ class VectorMatrix:
 
     With *approximate_from*, a search among all of so many rows or more takes its candidates from a
     graph, which may miss some; the first such search builds it, at about a millisecond a row.
+    With *sketched_from*, one among so many passes over rows whose `Sketches` say that they are far
+    away. Else it is exact.
     """
 
-    def __init__(self, dimension: int, *, approximate_from: int | None = None) -> None:
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        approximate_from: int | None = None,
+        sketched_from: int | None = None,
+    ) -> None:
         if dimension < 1:
             raise ValueError(f"`dimension` must be a whole number above 0, not {dimension!r}")
         if approximate_from is not None:  # told now, not when there is much to lose
             import_module("orbiter.memory.backends.vector.approximate")
         self.dimension = dimension
         self.approximate_from = approximate_from
+        is_wide = dimension >= _SKETCHED_DIMENSION and hasattr(np, "bitwise_count")  # numpy 2
+        self.sketched_from = sketched_from if is_wide else None
         self._lock = threading.Lock()
         self._clear()
 
@@ -108,6 +134,7 @@ class VectorMatrix:
         self._places = RowIndex()
         self._subsets = SubsetProduct()
         self._candidates: Candidates | None = None
+        self._sketches = Sketches(self.dimension)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -264,6 +291,7 @@ class VectorMatrix:
             new[: len(old)] = old
             setattr(self, name, new)
         self._is_seen = False
+        self._sketches = Sketches(self.dimension)
 
     # Reading
 
@@ -282,11 +310,20 @@ class VectorMatrix:
             rows = None if among is None else self._rows_of(np.asarray(among, np.int64))
             seen = self._seen()
             if rows is not None or self.approximate_from is None:
-                return Snapshot(self.dimension, seen, rows, self._subsets)
+                sketches = None if rows is not None else self._sketched()
+                return Snapshot(self.dimension, seen, rows, self._subsets, sketches=sketches)
             if self.rows >= max(1, self.approximate_from) and self._candidates is None:
                 self._candidates = _graph(self.dimension, seen)
             guess = None if self._candidates is None else self._candidates.nearest
             return Snapshot(self.dimension, seen, None, self._subsets, guess, self.snapshot)
+
+    def _sketched(self) -> Sketches | None:
+        """Return the sketches of all rows, made for those that are new; `None` for a few rows."""
+        if self.sketched_from is None or self.rows < max(1, self.sketched_from):
+            return None
+        new = self._vectors[len(self._sketches) : self._used]
+        self._sketches.extend(new, room=len(self._vectors))
+        return self._sketches
 
     def similarities(self, vector: npt.ArrayLike, keys: Iterable[int]) -> dict[int, float]:
         """Return how near each of *keys* is that is here."""
