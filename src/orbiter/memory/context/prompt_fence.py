@@ -72,7 +72,7 @@ _ESCAPED = re.compile(
     r"|(?<=<)(?=[^\s\d=>-])|(?<=\[)(?=\||/?[A-Z][A-Z_]{0,200}[A-Z]\])"
     # What looks like the head of an entry, as it is or as it was before.
     rf"|(?<=\[)(?=(?i:undated|[0-9]{{1,2}} (?:{'|'.join(_MONTHS)}))\b)"
-    r"|(?<=\[)(?=[^\[\]]{0,200}(?:\| trust: |(?i:high|medium|low) trust\])))"
+    r"|(?<=\[)(?=\[{0,40}[^\[\]]{0,200}(?:\| trust: |(?i:high|medium|low) trust\])))"
 )
 _REACH = 256
 """Characters that `_ESCAPED` looks ahead, and some more."""
