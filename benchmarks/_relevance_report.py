@@ -31,6 +31,10 @@ class Example:
     answers: npt.NDArray[np.bool_]
     turn: npt.NDArray[np.int_]
     """When the reader looks at it; never, for who only asks the same."""
+    unread: Floats
+    """Deviations from the best by what the reader does not see."""
+    coverage: float
+    """How well the model knows the language of the question."""
     is_hit: npt.NDArray[np.bool_]
     """Whether anything connects it with the question; what has nothing is left out."""
 

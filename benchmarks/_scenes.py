@@ -12,6 +12,8 @@ from benchmarks._conversations import Asked, Conversation
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 SCENES = Path(__file__).parents[1] / "models" / "minilm" / "scenes"
+UNSEEN = SCENES / "unseen"
+"""Scenes that the model was not trained on, to judge it by."""
 START = datetime(2026, 5, 1, 9, tzinfo=UTC)
 _FILES = {
     "MODEL": "recall-minilm-int8.onnx",
@@ -21,9 +23,11 @@ _FILES = {
 
 
 def scenes(writers: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every scene of these writers, with a name."""
-    for writer in writers:
-        lines = (SCENES / f"{writer}.jsonl").read_text(encoding="utf-8").splitlines()
+    """Yield every scene of these writers, or of all that are unseen, with a name."""
+    for writer in writers or sorted(path.stem for path in UNSEEN.glob("*.jsonl")):
+        path = UNSEEN / f"{writer}.jsonl"
+        path = path if path.exists() else SCENES / path.name
+        lines = path.read_text(encoding="utf-8").splitlines()
         for number, line in enumerate(filter(str.strip, lines), 1):
             yield f"{writer}/{number}", json.loads(line)
 

@@ -1,6 +1,6 @@
 """Does the reader know which note replaces an older one? The labelled pairs of scenes decide.
 
-    python -m benchmarks.recall_newer --scenes WRITER… [--model FOLDER] [--thresholds N…] [--misses]
+    python -m benchmarks.recall_newer [--scenes WRITER…] [--model PATH] [--thresholds N…] [--misses]
 
 Recall compares what one person said about one matter. So all pairs of an older and a newer note of
 one speaker are read whose cosine is at least 0.3. For each threshold in log-odds: how many of the
@@ -20,7 +20,7 @@ from benchmarks._scenes import scenes, use_model
 
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.model.reading import Beside, WordReader
-from orbiter.memory.recall._newer import _REPLACES
+from orbiter.memory.recall._newer import _MAY_REPLACE, _REPLACES
 
 LEAST_NEAR = 0.3
 REPLACES, BOTH_HOLD, UNLABELLED = "replaces", "both hold", "unlabelled"
@@ -67,10 +67,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scenes", nargs="+", required=True, metavar="WRITER")
+    parser.add_argument("--scenes", nargs="+", default=[], metavar="WRITER")
     parser.add_argument("--model", type=Path, help="a folder with the files of another model")
     parser.add_argument(
-        "--thresholds", type=float, nargs="+", default=[0.0, 1.0, 1.5, _REPLACES, 2.5, 3.0]
+        "--thresholds", type=float, nargs="+", default=[_MAY_REPLACE, 1.0, _REPLACES, 2.0]
     )
     parser.add_argument("--misses", action="store_true", help="show what is marked by mistake")
     given = parser.parse_args()

@@ -1,6 +1,6 @@
 """Relevance: how good and how calibrated it is for who was not fitted to; fits its weights.
 
-    python -m benchmarks.recall_relevance --scenes WRITER… [--data FILE…] [--model FOLDER] [--write]
+    python -m benchmarks.recall_relevance [--scenes WRITER…] [--data FILE…] [--model PATH] [--write]
 
 Every question is put to the real pipeline. What it measured for the 50 best candidates of the first
 look, and which of them answer, goes into logistic regressions with a light ridge: with what the
@@ -8,10 +8,10 @@ reader says ("read"), by cosines ("near"), and without a model ("words"); each f
 was said in a conversation, and for a few candidates "alone", which are drawn from all that there
 are where they are few.
 
-Each writer of scenes and each conversation is judged by a fit on all others, in the order that
-recall would give: what the reader looks at stands before the rest. `--model` is a folder with a
-model that was not trained on these writers. `--write` puts a fit on everything into
-`recall/_relevance.py`. Needs numpy.
+Each writer of scenes and each conversation is judged by a fit on others, in the order that
+recall would give: what the reader looks at stands before the rest. The writers are those of
+`scenes/unseen`; for others, `--model` is a folder with a model that was not trained on them.
+`--write` puts a fit on everything into `recall/_relevance.py`. Needs numpy.
 """
 
 import argparse
@@ -42,16 +42,26 @@ from orbiter.memory.recall._candidate_pool import is_talk
 from orbiter.memory.recall._candidates import embed_question, fill_pool, look
 from orbiter.memory.recall._features import has_evidence
 from orbiter.memory.recall._reading import MAX_READ
-from orbiter.memory.recall._relevance import Weights, leads_of, of_share, weights_for
+from orbiter.memory.recall._relevance import Weights, of_share, weights_for
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._signals import measure
 
 Tables = dict[str, dict[str, Weights]]
 BEST, ENOUGH, BEHIND = _relevance._BEST, _relevance._ENOUGH, _relevance._BEHIND
-LEAST, MOST = _relevance._LEAST, _relevance._MOST
+FURTHEST = _relevance._FURTHEST
 RIDGE = 1.0
-FITTED = {"read": ("answers", "related", "lead"), "near": ("cosine", "share"), "words": ("share",)}
-"""What is weighed, beside the standing among the other candidates."""
+READ, NEAR, WORDS = ("answers", "related"), ("cosine", "share"), ("share",)
+FITTED = {
+    "read": {"few": READ, "crowd": ("standing", *READ), "alone": READ},
+    "near": {"few": ("standing", "cosine"), "crowd": ("standing", *NEAR), "alone": ("cosine",)},
+    "words": {"few": ("standing", *WORDS), "crowd": ("standing", *WORDS), "alone": WORDS},
+}
+"""What counts, by what is at hand: for one of a few candidates, of many in a conversation, and for
+one alone."""
+STANDING = 0.35
+"""What the standing among a few counts beside the reader. A fit gives 0.74; with that the first hit
+of the 1,938 questions answers in 58.7 instead of 59.2 %, and a hit of 0.5 stands where nothing
+answers in 20.6 instead of 17.8 %."""
 COLUMNS = Weights._fields
 TIMES_ALONE = 2
 """How many times a few candidates of each question are drawn."""
@@ -60,6 +70,11 @@ LANGUAGES = {
     "western Europe": {"de", "fr", "es", "it", "pt", "nl"},
     "East Asia": {"zh", "ja", "ko"},
 }
+
+
+PLAIN = {"evenings_notes", "by_name"}
+"""The writers whose notes the fit is made on: others are hard on purpose, with a near miss for each
+answer, and in a language that the model hardly knows it says less by itself."""
 
 
 def group_of(language: str) -> str:
@@ -111,8 +126,11 @@ async def example(
     rows = np.zeros((len(first), len(COLUMNS)))
     rows[:, COLUMNS.index("always")] = 1
     scores = np.array([one.score for one in first])
-    above = (scores - scores.mean()) / (scores.std() or 1.0)
-    rows[:, COLUMNS.index("standing")] = above.clip(LEAST, MOST)
+    behind = (scores - scores.max()) / (scores.std() or 1.0)
+    rows[:, COLUMNS.index("standing")] = behind.clip(FURTHEST)
+    unread = np.array(
+        [sum(one.points.get(part, 0.0) for part in _relevance._UNREAD) for one in first]
+    )
     rows[:, COLUMNS.index("cosine")] = [cosines.get(one.item.id, 0.0) for one in first]
     rows[:, COLUMNS.index("share")] = [
         of_share(seen.question.terms, table.matched[one.place]) for one in first
@@ -128,62 +146,75 @@ async def example(
         rows[:, COLUMNS.index("related")] = [each.related for each in verdicts]
         of_each = zip(first, turn, verdicts, strict=True)
         table.verdicts.update({one.place: says for one, at, says in of_each if at < MAX_READ})
-        leads = leads_of(each.answers for each in table.verdicts.values())
-        rows[:, COLUMNS.index("lead")] = [leads.get(each.answers, 0.0) for each in verdicts]
     return (
         rows,
         np.array([is_talk(one.item, pool.names) for one in first]),
         np.array([conversation.ids[one.item.id] in asked.evidence for one in first]),
         turn,
+        ((unread - unread[0]) / (scores.std() or 1.0)).clip(FURTHEST, -FURTHEST),
+        pool.coverage,
         np.array(
             [vector is not None or has_evidence(seen.question, table, one.place) for one in first]
         ),
     )
 
 
-def fit(rows: Floats, answers: npt.NDArray[np.bool_], names: Sequence[str]) -> Weights:
-    """Return the weights under which what answers is likeliest, by Newton's method."""
+def fit(
+    rows: Floats, answers: npt.NDArray[np.bool_], names: Sequence[str], *, standing: float = 0.0
+) -> Weights:
+    """Return the weights under which what answers is likeliest, by Newton's method.
+
+    The weight of *standing* is given, unless it is among *names*.
+    """
     used = [COLUMNS.index(name) for name in ("always", *names)]
     x, y = rows[:, used], answers.astype(float)
+    given = standing * rows[:, COLUMNS.index("standing")]
     ridge = np.diag([1e-6, *(RIDGE * x[:, 1:].var(axis=0))])
     weights = np.zeros(len(used))
     for _ in range(50):
-        said = 1 / (1 + np.exp(-x @ weights))
+        said = 1 / (1 + np.exp(-x @ weights - given))
         curve = (x * (said * (1 - said))[:, None]).T @ x + ridge
         step = np.linalg.solve(curve, x.T @ (y - said) - ridge @ weights)
         weights += step
         if np.abs(step).max() < 1e-6:
             break
     found = np.round(weights, 2).tolist()
-    return Weights(**dict(zip(("always", *names), found, strict=True)))
+    return Weights(**{"standing": standing, **dict(zip(("always", *names), found, strict=True))})
 
 
 def fitted(made: Sequence[Example], kind: str) -> dict[str, Weights]:
     """Return the weights for what is alone, among a few, and said in a long conversation."""
     dice = np.random.default_rng(1)
-    chosen: dict[str, list[tuple[Floats, npt.NDArray[np.bool_]]]] = {"few": [], "crowd": []}
-    alone = []
+    chosen: dict[str, list[tuple[Floats, npt.NDArray[np.bool_]]]] = {
+        name: [] for name in FITTED[kind]
+    }
+    folds = {one.fold for one in made}
+    plain = (PLAIN & folds if kind != "words" else set()) or folds
     for one in made:
         is_read = one.turn < (MAX_READ if kind == "read" else BEST)
-        if len(one.rows) < BEST:
+        read = one.rows[is_read], one.answers[is_read]
+        if len(one.rows) == BEST or (one.is_talk.all() and len(one.rows) >= ENOUGH):
+            chosen["crowd"].append(read)
+        elif one.fold in plain:
+            if len(one.rows) >= ENOUGH:
+                chosen["few"].append(read)
             for _ in range(TIMES_ALONE):
                 some = dice.permutation(len(one.rows))[: dice.integers(1, 9)]
-                alone.append((one.rows[some], one.answers[some]))
-        if len(one.rows) >= ENOUGH:
-            size = "few" if len(one.rows) < BEST else "crowd"
-            chosen[size].append((one.rows[is_read], one.answers[is_read]))
+                rows = one.rows[some]
+                rows[:, COLUMNS.index("standing")] -= rows[:, COLUMNS.index("standing")].max()
+                chosen["alone"].append((rows, one.answers[some]))
 
-    def of(pairs: list[tuple[Floats, npt.NDArray[np.bool_]]], *names: str) -> Weights:
-        if not pairs:
+    def of(name: str) -> Weights:
+        if not chosen[name]:
             return Weights(0.0)
-        rows, answers = (np.concatenate(each) for each in zip(*pairs, strict=True))
-        found = fit(rows, answers, names)
-        # Both say much the same: none of it is to count against what answers.
-        without = [name for name in names if name != "answers"]
-        return fit(rows, answers, without) if found.answers < 0 else found
+        rows, answers = (np.concatenate(each) for each in zip(*chosen[name], strict=True))
+        standing = STANDING if kind == "read" and name != "crowd" else 0.0
+        found = fit(rows, answers, FITTED[kind][name], standing=standing)
+        # Both say much the same of a note: neither is to count against what answers.
+        kept = [each for each in FITTED[kind][name] if each != "answers" or found.answers > 0]
+        return fit(rows, answers, kept, standing=standing)
 
-    tables = {name: of(pairs, "standing", *FITTED[kind]) for name, pairs in chosen.items()}
-    return tables | {"alone": of(alone, *FITTED[kind])}
+    return {name: of(name) for name in chosen}
 
 
 def said_of(one: Example, tables: Tables, kind: str) -> Floats:
@@ -194,7 +225,16 @@ def said_of(one: Example, tables: Tables, kind: str) -> Floats:
             weights_for(tables[name], len(one.rows), is_talk=each) for each in (False, True)
         )
         weights = np.where(one.is_talk[:, None], talk, note)
-        return np.asarray((one.rows * weights).sum(axis=1))
+        found = (one.rows * weights).sum(axis=1)
+        if name == "read":  # what it does not see counts as where nothing is read
+            near = [
+                weights_for(tables["near"], len(one.rows), is_talk=each) for each in (False, True)
+            ]
+            without = np.where(one.is_talk, near[1].standing, near[0].standing)
+            without = (without - weights[:, COLUMNS.index("standing")]).clip(0)
+            behind = one.rows[:, COLUMNS.index("standing")]
+            found += without * (one.coverage * one.unread + (1 - one.coverage) * behind)
+        return np.asarray(found)
 
     if kind != "read":
         found = log_odds(kind)
@@ -225,8 +265,9 @@ def written(tables: Tables) -> str:
     for kind, weights in tables.items():
         lines.append(f'    "{kind}": {{')
         for name, each in weights.items():
-            parts = [f"{value:.2f}" for value in each[: 2 if name != "alone" else 1]]
-            parts += [f"{field}={getattr(each, field):.2f}" for field in FITTED[kind]]
+            parts = [f"{each.always:.2f}"]
+            fields = list(each._asdict().items())[1:]
+            parts += [f"{field}={value:.2f}" for field, value in fields if value]
             lines.append(f'        "{name}": Weights({", ".join(parts)}),')
         lines.append("    },")
     return "\n".join([*lines, "})  # fmt: skip"])
@@ -242,6 +283,8 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors between runs")
     parser.add_argument("--write", action="store_true", help="put the weights into the source")
     given = parser.parse_args()
+    if given.write and not given.data:
+        parser.error("`--write` needs `--data` with long conversations, for what is said in them")
     use_model(given.model)
     warnings.simplefilter("ignore")  # that there is no model is the point of a third of it
     model: Embeddings = LocalEmbeddings()

@@ -64,7 +64,7 @@ async def test_hits_items_and_ids_go_in_one_call(any_alice: ScopedMemory) -> Non
 
 async def test_a_hit_takes_only_what_says_the_same_with_it(any_alice: ScopedMemory) -> None:
     code = "The launch code is blue falcon"
-    await any_alice.remember_many([code, code, f"{code} today"] * 40)
+    await any_alice.remember_many([code, code, f"{code} (2)"] * 40)
     (hit, *_) = await any_alice.recall("launch code", mode="words")
     alike = {item.id for item in hit.repeats if item.content != hit.item.content}
     assert alike  # as there are so many

@@ -42,7 +42,7 @@ def test_every_store_remembers_recalls_and_talks(any_local_url: str, who: str) -
         said = chat.add(["Where to?", "And when?"])
         branch = chat.fork(said[0])
 
-        assert [hit.item.id for hit in alice.recall("hiking")] == [kept.id]
+        assert [hit.item.id for hit in alice.recall("hiking", min_relevance=0.1)] == [kept.id]
         assert [item.content for item in branch.items()] == ["Where to?"]
         assert isinstance(branch, Chat)
         assert "hiking" in chat.context("mountains", budget=2_000).text

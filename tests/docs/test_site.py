@@ -47,7 +47,7 @@ def test_the_page_of_methods_has_every_method() -> None:
     for cls in CLASSES:
         for name, _ in members(cls):
             assert f"### `{cls.__name__}.{name}`" in text
-    assert "| `min_relevance` | `float` | `0.01` |" in text
+    assert "| `min_relevance` | `float` | `0.005` |" in text
 
 
 def test_the_page_of_rest_calls_is_current() -> None:

@@ -58,7 +58,7 @@ async def test_a_user_who_said_who_they_are_is_told_their_name(
             best = (await alice.recall(question))[0]
 
             assert best.content == introduction
-            assert best.relevance > 0.3
+            assert best.relevance > 0.1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_a_fact_is_found_by_what_its_key_means(
         hits = await alice.recall(question)
 
     assert hits[0].content.endswith(value)
-    assert hits[0].relevance > 0.3
+    assert hits[0].relevance > 0.2
     assert all(hit.relevance < hits[0].relevance for hit in hits[1:])
 
 

@@ -103,7 +103,7 @@ async def test_who_is_asked_about_is_not_crowded_out_by_others(
             speaker="Ben" if is_named else None,
             assistant=not is_named,
         )
-        for n in range(160)
+        for n in range(75)
     ]
     chatter = [turn(f"far-{n}", _noise(dice), session=f"far-{n}") for n in range(400)]
     text = f"{_noise(dice)} the bike cost 40 dollars {_noise(dice)}"

@@ -149,8 +149,9 @@ async def test_what_was_left_out_is_told_with_the_reason(
 
 @pytest.mark.parametrize("mode", ["hybrid", "meaning", "recent"])
 async def test_at_most_fifty_are_told_of(mode: str) -> None:
+    texts = [f"tea {one}{other}" for one in "bcdfghjk" for other in "abcdefghij"]
     async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(64)) as store:
-        await store.add_many([turn(f"n{n}", f"tea number {n}", session=None) for n in range(80)])
+        await store.add_many([turn(f"n{n}", text, session=None) for n, text in enumerate(texts)])
 
         found = await recall(store, "tea", scope=ANN, k=5, explain=True, mode=mode, min_relevance=0)  # type: ignore[arg-type]  # one of four
 

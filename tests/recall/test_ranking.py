@@ -7,7 +7,7 @@ import pytest
 from tests.recall.pools import START, ask, pool, talk, turn
 
 from orbiter.memory import MemoryItem
-from orbiter.memory.recall._features import FeatureTable, terms_of
+from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall._rerank import ASSISTANT, PEOPLE, kind_of
 from orbiter.memory.recall._scoring import Scored, score, without_repeats
 from orbiter.memory.recall._signals import measure
@@ -25,10 +25,9 @@ def _table(items: list[MemoryItem], **columns: list[float]) -> FeatureTable:
 
 def _unrepeated(items: list[MemoryItem], limit: int = 10) -> dict[str, list[str]]:
     scored = [Scored(item, place, {}) for place, item in enumerate(items)]
-    terms = {item.id: terms_of(item) for item in items}
     return {
         one.item.id: [repeat.id for repeat in repeats]
-        for one, repeats in without_repeats(scored, terms, limit=limit)
+        for one, repeats in without_repeats(scored, limit=limit)
     }
 
 

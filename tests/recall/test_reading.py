@@ -245,3 +245,18 @@ def test_the_reader_judges_notes_alike_however_many_are_beside_them(
         assert alone.answers == pytest.approx(verdict.answers, abs=0.5)
     assert reader.read(question, []) == []
     assert {each.answers < -5 for each in reader.read(b"", notes)} == {True}
+
+
+@pytest.mark.parametrize("user_id", ["u_20", "alice"])
+async def test_a_memory_is_found_by_the_question_that_it_is_indexed_by(user_id: str) -> None:
+    async with AgentMemory("memory://") as memory:
+        alice = memory.scope(user_id=user_id)
+        for text in ("The rent is 900", "I love hiking in the hills"):
+            await alice.remember(text)
+        await alice.remember("Note 7", index=["What does Alice eat?", "Alice's diet"])
+        await memory.flush()
+
+        hits = await alice.recall("What does Alice eat?")
+
+    assert hits[0].content == "Note 7"
+    assert hits[0].relevance > 0.7

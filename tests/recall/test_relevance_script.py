@@ -49,8 +49,8 @@ async def test_what_the_benchmark_judges_is_what_recall_says(kind: str) -> None:
 def test_a_fit_weighs_what_tells_answers_from_the_rest() -> None:
     dice = np.random.default_rng(3)
     answers = dice.random(2_000) < 0.2
-    rows = np.ones((2_000, 7))
-    rows[:, 1:] = dice.normal(size=(2_000, 6))
+    rows = np.ones((2_000, 6))
+    rows[:, 1:] = dice.normal(size=(2_000, 5))
     rows[:, 2] += 2 * answers
 
     weights = recall_relevance.fit(rows, answers, ("standing", "answers"))

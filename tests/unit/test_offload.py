@@ -38,19 +38,13 @@ TEXTS = st.lists(
 MARK = "ghijklmopqsv"
 
 
-def wording(text: str) -> object:
-    near_duplicates._word_wording.clear()  # else nothing is read twice
-    return near_duplicates._wording._function(text)
-
-
 @pytest.mark.parametrize(
     "read",
     [
         words.tokens,
         words.passages,
         near_duplicates.text_tokens._function,
-        wording,
-        near_duplicates.without_digits,
+        near_duplicates.without_numbers._function,
         has_time,
         offload.count_words,
     ],
@@ -63,7 +57,7 @@ def test_a_long_text_is_read_as_a_short_one(read: Any, text: str, size: int) -> 
         patch.setattr(words, "_HANDFUL", re.compile(r"(?:\S+\s*+){1,8}"))
         whole = read(text)
 
-        for module in (offload, words, near_duplicates):
+        for module in (offload, words):
             patch.setattr(module, "SLICE", size)
         in_pieces = read(text)
 
@@ -135,7 +129,7 @@ class Recording:
         (tokens, "_ASCII_PIECE", estimate_tokens),
         (tokens, "_BLOB", estimate_tokens),
         (near_duplicates, "_SAID", near_duplicates.text_tokens._function),
-        (near_duplicates, "_DIGITS", near_duplicates.without_numbers),
+        (near_duplicates, "_NUMBER_OR_WORD", near_duplicates.without_numbers._function),
         (_date_phrases, "_TIME", has_time),
         (extractive, "_WORD", lambda text: list(extractive._sentences(text))),
     ],

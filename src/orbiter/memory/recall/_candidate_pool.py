@@ -183,7 +183,7 @@ def is_talk(item: MemoryItem, names: frozenset[str] = frozenset()) -> bool:
 
 
 class Clusters(NamedTuple):
-    """The ids of items that belong to a flood or to a series, and which one that is."""
+    """The ids of items that belong to a flood or to a series, each with the number of that."""
 
     copies: Mapping[str, int] = _EMPTY
     """Items that say the same: one of them is enough."""

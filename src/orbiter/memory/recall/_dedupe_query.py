@@ -1,12 +1,12 @@
 """Repeated queries: where an answer is full of what is of no use, the store is asked for the rest.
 
-A store answers with the best of what matches. If most of that says the same, it is asked again for
-what says something else, a bounded number of times. So it is if most are earlier values of a fact,
-of which few are of use, or if some of the newest are not indexed.
+A store answers with the best of what matches. If most of that is a flood or a series, it is asked
+again for what is something else, a bounded number of times. It is the same if most are earlier
+values of a fact, of which few are of use, or if some of the newest are not indexed.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -17,7 +17,7 @@ from orbiter.memory.model.items import INDEXED_BY, MemoryItem, is_indexed
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.recall._candidate_pool import are_many, as_indexed
-from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
+from orbiter.memory.recall.near_duplicates import CLUSTER, SERIES, Clusters, find_clusters
 from orbiter.memory.tasks.offload import apart
 
 __all__ = [
@@ -35,16 +35,12 @@ MAX_READ = 10_000
 
 _TIMES = 8
 """How often a store is asked again for one list."""
-_MAX_ITEMS = 2_000
-"""Items of one answer, where copies must be told one by one."""
-_COPIES = 3
-"""Copies of a text from which it is worth naming the text rather than each copy."""
+_MAX_ITEMS = 4_000
+"""Items of one answer, where each text of a flood or a series is another one."""
+_GROWTH = 4
+"""How many times as many items are asked for as were left out one by one."""
 _LINKED = 20
 """Copies of a flood that are weighed, and told as repeats."""
-_SHARE = 0.85
-"""Share of a flood's text that all must have to the letter to be told by it alone."""
-_LONGEST = 1_000
-_COMPARED = 16
 
 _INDEXED: Where = {INDEXED_BY: {"$ne": False}}
 
@@ -156,148 +152,75 @@ def _is_another(fact: _Fact) -> Where:
 
 
 async def fetch_distinct(
-    ask: Ask, asked: Query, *, enough: int, first: Sequence[MemoryItem] | None = None
+    ask: Ask, query: Query, *, enough: int, first: Sequence[MemoryItem] | None = None
 ) -> list[MemoryItem]:
     """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
 
-    Of a flood that filled the answer, some copies are among it, and of the values of a fact as many
-    as `fetch` returns. What was found later comes later: it was no better than the copies before
-    it. If it has been asked already, these were *first*.
+    Of a flood that filled the answer, some copies are among it, of a series as many as *query* asks
+    for, and of the values of a fact as many as `fetch` returns. What was found later comes later:
+    it was no better than the copies before it. If it has been asked already, these were *first*.
     """
     ask = partial(fetch, ask)
-    found = {item.id: item for item in (await ask(asked) if first is None else first)}
-    is_all, out = len(found) < asked.limit, _Excluded()
-    clusters = Clusters()
+    found = list(await ask(query) if first is None else first)
+    is_all = len(found) < query.limit
+    left_out: dict[str, MemoryItem] = {}
     for _ in range(_TIMES):
-        if not is_all:
-            items = list(found.values())
-            clusters = await apart(are_many(items), find_clusters, items)
-        if is_all or not clusters or _count_different(found, clusters) >= enough:
+        if is_all:
             break
-        for numbers in (clusters.copies, clusters.series):
-            copies = [item for key, item in found.items() if key in numbers]
-            await apart(are_many(copies), out.take, copies, numbers)
+        clusters = await apart(are_many(found), find_clusters, found)
+        if not clusters or _count_different(found, clusters) >= enough:
+            break
+        numbers = {**clusters.copies, **clusters.series}
+        left_out |= {item.id: item for item in found if item.id in numbers}
         try:
-            again = replace(
-                asked, where=and_where(asked.where, out.where), limit=out.room(asked.limit)
-            )
+            again = _without(query, left_out.values())
         except QueryError:  # the caller's filter is as large as one can be
             break
-        # As many of each as show that it is a flood.
-        found = {
-            item.id: item
-            for item in limit_per_cluster(found.values(), clusters, max_copies=SERIES + 1)
-        }
-        more = await ask(again)
-        is_all = len(more) < again.limit or all(item.id in found for item in more)
-        found |= {item.id: item for item in more if item.id not in found}
-    return list(found.values())
+        # As many of each as show that it is one.
+        most = max(query.limit, SERIES + 1)
+        found = limit_per_cluster(found, clusters, max_copies=CLUSTER + 1, max_of_series=most)
+        answer = await ask(again)
+        known = {item.id for item in found}
+        others = [item for item in answer if item.id not in known]
+        is_all = len(answer) < again.limit or not others
+        found += others
+    return found
+
+
+def _without(query: Query, items: Iterable[MemoryItem]) -> Query:
+    """Return the query that also leaves out *items*, and all that have the text of several."""
+    listed = list(items)
+    counts = Counter(item.content for item in listed)
+    texts = [text for text, count in counts.items() if count > 1]
+    ids = [item.id for item in listed if counts[item.content] == 1]
+    others: Where = {"content": {"$nin": texts}, "id": {"$nin": ids}}
+    # No filter leaves out the rest of a series, which was not read yet: so more is read.
+    limit = max(query.limit, min(_GROWTH * len(ids), _MAX_ITEMS))
+    return replace(query, where=and_where(query.where, others), limit=limit)
 
 
 def limit_per_cluster(
-    items: Collection[MemoryItem],
+    items: Iterable[MemoryItem],
     clusters: Clusters,
     *,
     max_copies: int = _LINKED,
-    max_of_series: int | None = None,
+    max_of_series: int,
 ) -> list[MemoryItem]:
     """Return *items* with at most so many of each flood and of each series, the first of them."""
-    kept = list(items)
-    for numbers, limit in ((clusters.copies, max_copies), (clusters.series, max_of_series)):
-        if numbers and limit is not None:
-            kept = _first_of_each(kept, numbers, limit)
-    return kept
-
-
-def _first_of_each(
-    items: Sequence[MemoryItem], numbers: Mapping[str, int], max_copies: int
-) -> list[MemoryItem]:
-    left: Counter[int] = Counter()
+    if not clusters:
+        return list(items)
+    numbers = {**clusters.copies, **clusters.series}
+    left = dict.fromkeys(clusters.copies.values(), max_copies)
+    left |= dict.fromkeys(clusters.series.values(), max_of_series)
     kept = []
     for item in items:
         number = numbers.get(item.id)
         if number is not None:
-            left[number] += 1
-        if number is None or left[number] <= max_copies:
+            left[number] -= 1
+        if number is None or left[number] >= 0:
             kept.append(item)
     return kept
 
 
-def _count_different(found: Mapping[str, MemoryItem], clusters: Clusters) -> int:
-    return len(limit_per_cluster(found.values(), clusters, max_copies=1, max_of_series=1))
-
-
-class _Excluded:
-    """What a store is to leave out: by its text, by most of its text, or one by one."""
-
-    def __init__(self) -> None:
-        self.texts: set[str] = set()
-        self.chunks: set[str] = set()
-        self.ids: set[str] = set()
-
-    def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
-        """Leave out the *clusters* that *items* belong to."""
-        by_cluster: dict[int, list[MemoryItem]] = {}
-        for item in items:
-            by_cluster.setdefault(clusters[item.id], []).append(item)
-        for cluster in by_cluster.values():
-            counts = Counter(item.content for item in cluster)
-            self.texts |= {text for text, count in counts.items() if count >= _COPIES}
-            by_words: dict[str, list[MemoryItem]] = {}
-            for item in cluster:
-                if item.content not in self.texts:
-                    by_words.setdefault(without_digits(item.content), []).append(item)
-            for same in by_words.values():
-                texts = [item.content for item in same]
-                chunk = _common(texts) if len(same) > _LINKED else ""
-                self.chunks |= {chunk} if chunk else set()
-                self.ids |= set() if chunk else {item.id for item in same}
-
-    @property
-    def where(self) -> Where:
-        """The filter that leaves it out."""
-        parts: list[Where] = [
-            {"$not": {"content": {"$contains": each}}} for each in sorted(self.chunks)
-        ]
-        if self.texts:
-            parts.append({"content": {"$nin": sorted(self.texts)}})
-        if self.ids:
-            parts.append({"id": {"$nin": sorted(self.ids)}})
-        return {"$and": parts}
-
-    def room(self, limit: int) -> int:
-        """Return how many to ask for: copies that are told one by one need much."""
-        return max(limit, _MAX_ITEMS) if self.ids else limit
-
-
-def _common(texts: Sequence[str]) -> str:
-    """Return what all *texts* hold to the letter, if that is most of what they hold."""
-    some = sorted(set(texts), key=lambda text: (len(text), text))[
-        :: max(1, len(texts) // _COMPARED)
-    ]
-    if not some or len(some[-1]) > _LONGEST:
-        return ""
-    common = some[0]
-    for text in some[1:]:
-        if common not in text:
-            common = _longest_common(common, text)
-    return common if len(common) >= _SHARE * len(some[len(some) // 2]) else ""
-
-
-def _longest_common(one: str, other: str) -> str:
-    """Return the longest text that both hold, the first such of *one*.
-
-    What both hold of some length, they hold of every smaller one: so few lengths are tried, and
-    texts of ever the same words take no longer than others.
-    """
-    longest, least, most = "", 0, min(len(one), len(other))
-    while least < most:
-        size = (least + most + 1) // 2
-        held = {other[at : at + size] for at in range(len(other) - size + 1)}
-        parts = (one[at : at + size] for at in range(len(one) - size + 1))
-        part = next((part for part in parts if part in held), None)
-        if part is None:
-            most = size - 1
-        else:
-            longest, least = part, size
-    return longest
+def _count_different(found: Sequence[MemoryItem], clusters: Clusters) -> int:
+    return len(limit_per_cluster(found, clusters, max_copies=1, max_of_series=1))

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.model.reading import Verdict
-from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
+from orbiter.memory.recall._candidate_pool import Pool, as_stored, is_spoken, speaker_of
 from orbiter.memory.recall._date_phrases import has_time
 from orbiter.memory.recall._query_analysis import Question, is_question
 from orbiter.memory.text import words
@@ -165,7 +165,10 @@ class Measurement:
         self.rarity = _rarity(question.terms, pool)
         self.terms = _AskedTerms(self.rarity)
         every = frozenset(words.terms(question.text))  # with the names
-        self.echo = [_echo(every, text) if text.is_question else 0.0 for text in self.texts]
+        self.echo = [
+            _echo(every, text) if text.is_question and as_stored(item) is item else 0.0
+            for item, text in zip(self.items, self.texts, strict=True)
+        ]
         """1 for an item that asks what is asked."""
         self.masks = list(map(self.terms.mask, self.texts))
         """Which of the asked terms stand in each item."""

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.display import Sheet, TableList, not_a_dict, printable, shortened
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, item_row
-from orbiter.memory.recall._explanation import ENDED, UNTOLD, Explanation
+from orbiter.memory.recall._explanation import (
+    ENDED,
+    FACT,
+    REPLACED,
+    REPLACES,
+    UNTOLD,
+    Explanation,
+)
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
 
@@ -126,7 +133,9 @@ class Hit:
         """Return the item and its reasons, one to a line."""
         lines = [_head(self.item, self.relevance, self.passage), f"    {self.score:.2f} points"]
         lines += [
-            f"    {printable(str(one))}" for one in self.why if abs(one.points) >= _MIN_POINTS
+            f"    {printable(str(one))}"
+            for one in self.why
+            if abs(one.points) >= _MIN_POINTS or one.part in (REPLACED, REPLACES)
         ]
         return "\n".join(lines + _repeated(self))
 
@@ -148,9 +157,9 @@ class Excluded:
         """Why it was left out, and what speaks for it, or most against it, in a sentence."""
         why = str(self.why)
         if self.reason == "no evidence":
-            why = next(
-                (one.text for one in self.why if one.points < 0 and one.part not in UNTOLD), ""
-            )
+            against = [one for one in self.why if one.points < 0 and one.part not in UNTOLD]
+            against.sort(key=lambda one: one.part != FACT)  # that it is over says most
+            why = against[0].text if against else ""
         text = _REASON_TEXTS[self.reason]
         return f"{text}: {printable(why)}" if why else text
 

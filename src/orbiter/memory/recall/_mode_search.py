@@ -27,7 +27,7 @@ from orbiter.memory.recall._candidates import (
     nearest,
     newest_that_differ,
 )
-from orbiter.memory.recall._dedupe_query import fetch, newest_of
+from orbiter.memory.recall._dedupe_query import fetch, limit_per_cluster, newest_of
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import (
     UNRELATED,
@@ -128,6 +128,7 @@ async def by_all(
             question=question,
             names=pool.names,
             cosines=pool.similarity,
+            coverage=pool.coverage,
         ),
     )
     log_odds = {one.item.id: one.score for one in scored}
@@ -151,6 +152,7 @@ async def by_all(
         likely=lambda one: probability(log_odds[one.item.id]),
         # Whoever weighs more than the question decides about the order.
         by_relevance=not beside,
+        names=pool.names,
     )
 
 
@@ -175,26 +177,19 @@ def _distinct(first: Sequence[Scored], clusters: Clusters) -> dict[int, int]:
 
     Of a series, which differs in its numbers alone, half may be read.
     """
-    if not clusters:
-        return {one.place: one.place for one in first[:MAX_READ]}
+    items = [one.item for one in first]
+    some = limit_per_cluster(items, clusters, max_copies=1, max_of_series=MAX_READ // 2)
+    read = {item.id for item in some[:MAX_READ]}
     places: dict[int, int] = {}
-    by_cluster: dict[int, int] = {}
-    of_series: Counter[int] = Counter()
-    read = 0
+    by_flood: dict[int, int] = {}
     for one in first:
-        copies, series = clusters.copies.get(one.item.id), clusters.series.get(one.item.id)
-        if copies is not None and copies in by_cluster:
-            places[one.place] = by_cluster[copies]
-            continue
-        is_too_many = series is not None and of_series[series] >= MAX_READ // 2
-        if read == MAX_READ or is_too_many:
-            continue
-        places[one.place] = one.place
-        read += 1
-        if copies is not None:
-            by_cluster[copies] = one.place
-        if series is not None:
-            of_series[series] += 1
+        flood = clusters.copies.get(one.item.id)
+        if one.item.id in read:
+            places[one.place] = one.place
+            if flood is not None:
+                by_flood[flood] = one.place
+        elif flood is not None and flood in by_flood:
+            places[one.place] = by_flood[flood]
     return places
 
 
@@ -338,9 +333,9 @@ async def by_meaning(
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
-    log_odds = await _log_odds(store, question, items, by_id, vector)
     best_first = sorted(scored, key=lambda one: -one.score)
     clusters = await apart(are_many(items), find_clusters, items)
+    log_odds = await _log_odds(store, question, scored, clusters, by_id, vector)
     return Candidates(
         question,
         in_words(question),
@@ -354,27 +349,32 @@ async def by_meaning(
 async def _log_odds(
     store: MemoryStore,
     question: Question,
-    items: Sequence[MemoryItem],
+    scored: Sequence[Scored],
+    clusters: Clusters,
     cosines: Mapping[str, float],
     vector: QuestionVector | None,
 ) -> dict[str, float]:
-    """Return how likely each item answers, judged by itself; *items* are the nearest first."""
+    """Return how likely each item answers, judged by itself; *scored* are the nearest first."""
     alone = WEIGHTS["near"]["alone"]
     found = {
-        item.id: alone.always
-        + alone.cosine * cosines[item.id]
-        + alone.share * of_share(question.terms, terms_of(item))
-        for item in items
+        one.item.id: alone.always
+        + alone.cosine * cosines[one.item.id]
+        + alone.share * of_share(question.terms, terms_of(one.item))
+        for one in scored
     }
     if vector is None or vector.reading is None:
         return found
-    best = items[:MAX_READ]
-    verdicts = await vector.reading.judge(
-        store, [(item, None) for item in best], cosines, {}, frozenset()
-    )
+    items = {one.place: one.item for one in scored}
+    places = _distinct(scored, clusters)
+    best = list(dict.fromkeys(places.values()))
+    notes = [(items[place], None) for place in best]
+    verdicts = await vector.reading.judge(store, notes, cosines, {}, frozenset())
     read = WEIGHTS["read"]["alone"]
-    for item, said in zip(best, verdicts, strict=False):
-        found[item.id] = read.always + read.answers * said.answers + read.related * said.related
+    said_of = {
+        place: read.always + read.answers * said.answers + read.related * said.related
+        for place, said in zip(best, verdicts, strict=False)
+    }
+    found |= {items[place].id: said_of[by] for place, by in places.items() if by in said_of}
     return found
 
 

@@ -23,7 +23,6 @@ __all__ = [
     "in_words",
     "is_question",
     "matter_of",
-    "names_in",
     "read",
     "shortened",
     "user_names",
@@ -127,8 +126,6 @@ _ASKS = lazy_pattern(
 )
 """How a question begins that somebody writes without its mark. "What I did" and "when it is" begin
 no question."""
-_WORD = lazy_pattern(r"(?P<begins>^\W*|[.?!:]\W+)?(?P<word>\w(?:[\w'’-]*\w)?)")
-_VERB = lazy_pattern(r" (?:is|was|has|had|does|did|will|can|cannot|[a-z]+(?<!s)s)\b")
 _LEAST = 2  # letters of a name
 _SAYS_I = lazy_pattern(r"\b(?:I|I['’]m|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself)\b")
 _LISTED = 12
@@ -160,8 +157,6 @@ class Question(NamedTuple):
     """Before what, if that is named, as in "Where did I live before Linz?". Not in the terms."""
     asks_about_user: bool = False
     """Whether it asks for nothing but what is known of the user."""
-    names: frozenset[str] = frozenset()
-    """Those of its terms that name something, as "Greta" in "the budget of project Greta"."""
     user_names: tuple[str, ...] | None = None
     """What memories may call the user who asks about themselves, beside "the user"; `None` if it is
     not about them."""
@@ -250,7 +245,6 @@ def read(
         asks_before=asks_before,
         before="" if before is None else before["what"],
         asks_about_user=_asks_about_user(text),
-        names=names_in(text).intersection(terms),
         user_names=tuple(user_names) if is_of_user else None,
     )
 
@@ -269,33 +263,6 @@ def _before_what(text: str) -> re.Match[str] | None:
 
 def _asks_about_user(text: str) -> bool:
     return any(pattern.match(text) for pattern in (_ABOUT_USER, _ABOUT_USER_FOREIGN))
-
-
-def names_in(text: str) -> frozenset[str]:
-    """Return the terms of the words that are written as names: by a capital, or with a digit.
-
-    None of a text in which a capital tells nothing: German, or a Title Like This.
-    """
-    tokens = words.tokens(text)
-    language = languages.language_of(tokens, text)
-    named = [match["word"] for match in _WORD.finditer(text) if _is_named(match)]
-    is_title = any(word.lower() in words.COMMON and word[0] != "I" for word in named)
-    if language == "de" or is_title:
-        return frozenset()
-    parts = (part for word in named for part in words.tokens(word))
-    return frozenset(words.terms_of(parts, language=language))
-
-
-def _is_named(match: re.Match[str]) -> bool:
-    word = match["word"]
-    if any(map(str.isdigit, word)):
-        return True
-    if match["begins"] is None:
-        return word[0].isupper()
-    # There every word has a capital: of a name tells what follows, as in "Ann's" and "Ann is".
-    owner = word.removesuffix("'s").removesuffix("’s")
-    is_subject = owner != word or _VERB.match(match.string, match.end()) is not None
-    return word[0].isupper() and is_subject and owner.lower() not in words.COMMON
 
 
 @lru_cache(maxsize=16)

@@ -13,12 +13,13 @@ from operator import mul
 from typing import NamedTuple
 
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.items import INDEXED_BY, AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import DetailStore, Embeddings, MemoryStore, VectorReader
 from orbiter.memory.model.reading import Beside, Verdict, WordReader
 from orbiter.memory.recall._candidate_pool import speaker_of
 from orbiter.memory.recall._features import best_passage
 from orbiter.memory.recall._modes import warn_once
+from orbiter.memory.recall._query_analysis import is_question
 from orbiter.memory.tasks.offload import apart
 
 __all__ = ["MAX_READ", "QuestionVector", "Reading", "reading_of"]
@@ -30,6 +31,8 @@ _DIMENSION = 384
 """How long the vectors of the local model are."""
 _OF_ONE_THING = 0.3
 """How near two notes are, at least, that may be about one thing."""
+_NEAR, _UNRELATED = 6.26, 3.18
+"""The weights of a cosine, as where nothing is read."""
 _LONGEST = 2_000
 """Characters of a passage without kept words that are read."""
 
@@ -140,7 +143,8 @@ class Reading:
             beside.append(Beside(words, said, self._named(item, names), asker, cosine))
         verdicts = self._reader.read(self._question, beside)
         self._words |= read
-        return verdicts
+        every = zip(notes, beside, verdicts, strict=True)
+        return [_as_near(item, each.cosine, said) for (item, _), each, said in every]
 
     def _nearest(self, passages: Sequence[bytes]) -> bytes:
         """Return the words of the passage that is nearest to the question."""
@@ -176,6 +180,18 @@ class QuestionVector(NamedTuple):
     """How many memories of the store are not embedded yet."""
     reading: Reading | None = None
     """The question for the reader, if there is one."""
+
+
+def _as_near(item: MemoryItem, cosine: float, said: Verdict) -> Verdict:
+    """Return what is said of an item; if it is indexed by questions, at least how near these are.
+
+    A question answers nothing, and so the reader says. Nearness counts as where nothing is read.
+    """
+    texts = item.metadata.extra.get(INDEXED_BY)
+    if not isinstance(texts, list) or not any(map(is_question, texts)):
+        return said
+    near = _NEAR * cosine - _UNRELATED
+    return said if said.answers >= near else said._replace(answers=near, related=near)
 
 
 def _text_of(item: MemoryItem, terms: frozenset[str]) -> str:

@@ -1,13 +1,14 @@
 """Relevance: the probability that a hit answers the question, and the order of hits.
 
-The score of a hit is its log-odds: how far it stands above the other candidates in the first look,
-and what the reader says of it; without a reader, how near it is and how much of the question it
-holds. So every reason has its points, and hits stand in the order of their relevance.
+The score of a hit is its log-odds: what the reader says of it, and how far it stands behind the
+best candidate in the first look; without a reader, how near it is and how much of the question it
+holds. It is not how far it stands above the average, which the best does whether it answers or not.
+Every reason has its points, and hits stand in the order of their relevance.
 `python -m benchmarks.recall_relevance` fits the weights.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -42,12 +43,13 @@ _ENOUGH = 16
 _OF_TIME, _NEAR_TIME = 0.01, -0.85
 """Log-odds at least of what is of a time, for a question that names nothing else, and of what is
 near it: people tell of a day in the days after it."""
-_ECHO = -4.5
-"""Log-odds of what asks the same, beside all else: a question that was stored is no answer."""
-_LEAST, _MOST = -3.0, 4.0
-"""Deviations that a comparison counts at most."""
-_LEAD = 6.0
-"""Log-odds that a lead counts at most."""
+_ECHO = -6.0
+"""Log-odds at most of what asks the same: a question that was stored is no answer."""
+_UNREAD = ("speaker", "user", "assistant", "date", "when")
+"""The signals of what the reader does not see, or hardly."""
+_FURTHEST, _EQUAL = -6.0, 1e-9
+"""Deviations behind the best that count at most, and the share of the scores by which candidates
+must be apart."""
 _BEHIND = 0.01
 """Log-odds by which what was not read stands behind what was."""
 
@@ -57,12 +59,10 @@ class Weights(NamedTuple):
 
     always: float
     standing: float = 0.0
-    """Deviations above the other candidates in the first look."""
+    """Deviations from the best candidate of the first look: 0 or less."""
     answers: float = 0.0
     related: float = 0.0
     """What the reader says."""
-    lead: float = 0.0
-    """How far what it says is above what it says of the next, or below what it says of the best."""
     cosine: float = 0.0
     share: float = 0.0
     """How much of the question's words it holds."""
@@ -70,24 +70,24 @@ class Weights(NamedTuple):
 
 WEIGHTS: Mapping[str, Mapping[str, Weights]] = MappingProxyType({
     "read": {
-        "few": Weights(-1.65, 0.52, answers=0.42, related=-0.09, lead=0.16),
-        "crowd": Weights(-4.54, 1.36, answers=0.00, related=0.01, lead=0.21),
-        "alone": Weights(-0.80, answers=0.39, related=0.19, lead=0.17),
+        "few": Weights(0.38, standing=0.35, answers=0.90, related=-0.27),
+        "crowd": Weights(-0.48, standing=1.16, answers=0.21, related=0.08),
+        "alone": Weights(0.18, standing=0.35, answers=0.93, related=-0.09),
     },
     "near": {
-        "few": Weights(-5.06, 1.11, cosine=4.49, share=-1.63),
-        "crowd": Weights(-5.60, 1.32, cosine=1.22, share=0.93),
-        "alone": Weights(-5.15, cosine=7.34, share=1.17),
+        "few": Weights(-3.18, standing=1.02, cosine=6.26),
+        "crowd": Weights(-2.03, standing=1.18, cosine=2.82, share=0.64),
+        "alone": Weights(-6.26, cosine=11.97),
     },
     "words": {
-        "few": Weights(-3.64, 0.77, share=1.14),
-        "crowd": Weights(-5.29, 1.21, share=1.63),
-        "alone": Weights(-3.54, share=4.49),
+        "few": Weights(-2.79, standing=0.37, share=2.99),
+        "crowd": Weights(-2.14, standing=0.84, share=1.99),
+        "alone": Weights(-3.73, share=4.38),
     },
 })  # fmt: skip
-"""By what is at hand: for the only candidate, for one of a few dozen, and for one of the best of a
-long conversation, where much is said of everything. What is between both is weighed between both;
-notes stay with the second."""
+"""By what is at hand: `alone` is for the only candidate, `few` for one of a few dozen, and `crowd`
+for one of the best of a long conversation, where much is said of everything. What is between two
+of them is weighed between them; notes are never a crowd."""
 
 
 def of_share(terms: Sequence[str], held: Set[str]) -> float:
@@ -114,16 +114,18 @@ def weighed(
     question: Question,
     names: frozenset[str],
     cosines: Mapping[str, float] | None,
+    coverage: float = 1.0,
 ) -> list[Scored]:
     """Return the candidates of a first look with their log-odds as scores, best first.
 
-    What was read, in `table.verdicts`, stands before what was not.
+    What was read, in `table.verdicts`, stands before what was not. *coverage* is how well the model
+    knows the language of the question: the less, the more the first look counts.
     """
     first = scored[:_BEST]
     if not first:
         return []
-    mean = sum(one.score for one in first) / len(first)
-    apart = math.sqrt(sum((one.score - mean) ** 2 for one in first) / len(first)) or 1.0
+    best = first[0].score
+    apart = _deviation([one.score for one in first])
     only_time = asks_for_time_alone(question)
     weights = {
         (evidence, is_said): weights_for(tables, len(first), is_talk=is_said)
@@ -131,32 +133,39 @@ def weighed(
         for is_said in (False, True)
     }
     echoes = table.columns["echo"]
-    leads = leads_of(verdict.answers for verdict in table.verdicts.values())
+    of_best = sum(_unread(first[0]).values())
 
     def parts_of(one: Scored) -> tuple[float, dict[str, float]]:
         """Return what a point of the first look counts, and what else counts, by its part."""
         verdict = table.verdicts.get(one.place)
         cosine = None if cosines is None else cosines.get(one.item.id)
-        evidence = "read" if verdict else "words" if cosine is None else "near"
-        given = weights[evidence, is_talk(one.item, names)]
-        above = (one.score - mean) / apart
-        slope = given.standing / apart
-        if not _LEAST < above < _MOST:
-            slope *= max(_LEAST, min(_MOST, above)) / above
-        parts = {PRIOR: given.always - slope * mean}
+        is_said = is_talk(one.item, names)
+        given = weights["read" if verdict else "words" if cosine is None else "near", is_said]
+        # How much more the standing counts where nothing is read.
+        without = max(0.0, weights["near", is_said].standing - given.standing)
+        standing = given.standing + (1 - coverage) * without * bool(verdict)
+        behind = (one.score - best) / apart
+        slope = standing / apart
+        if behind < _FURTHEST:
+            slope *= _FURTHEST / behind
+        parts = {PRIOR: given.always - slope * best}
         if verdict:
+            own = _unread(one)
+            away = abs(sum(own.values()) - of_best)
+            more = coverage * without / max(apart, away / -_FURTHEST)
+            parts |= {part: more * points for part, points in own.items()}
+            parts[PRIOR] -= more * of_best
             parts[READ] = given.answers * verdict.answers + given.related * verdict.related
-            parts[READ] += given.lead * leads[verdict.answers]
         else:
             parts["meaning"] = given.cosine * (cosine or 0.0)
             parts["words"] = given.share * of_share(question.terms, table.matched[one.place])
-        if echo := echoes[one.place]:
-            parts["echo"] = _ECHO * echo
+        if echoes[one.place]:  # whatever else speaks for it
+            parts["echo"] = min(0.0, _ECHO - slope * one.score - sum(parts.values()))
         elif only_time and closeness(one.item.created_at, question.times):
             # Any memory of that time answers, whatever it says.
             of_time = _OF_TIME if is_within(one.item.created_at, question.times) else _NEAR_TIME
             less = of_time - slope * one.score - sum(parts.values())
-            parts["date"] = max(0.0, less)
+            parts["date"] = parts.get("date", 0.0) + max(0.0, less)
         return slope, parts
 
     found: list[Scored] = []
@@ -175,11 +184,16 @@ def weighed(
     return sorted(found, key=_best_first)
 
 
-def leads_of(answers: Iterable[float]) -> dict[float, float]:
-    """Return how far each is above the next, or below the highest; what is equal is one text."""
-    highest, *others = [*sorted(set(answers), reverse=True), -math.inf]
-    leads = {each: max(-_LEAD, each - highest) for each in others}
-    return {**leads, highest: min(_LEAD, highest - others[0])} if others else {}
+def _unread(one: Scored) -> dict[str, float]:
+    """Return the points for what the reader does not see: who said it, and when."""
+    return {part: points for part, points in one.points.items() if part in _UNREAD}
+
+
+def _deviation(scores: Sequence[float]) -> float:
+    """Return how far *scores* are apart; 1 if they differ by rounding alone."""
+    mean = math.fsum(scores) / len(scores)
+    apart = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
+    return apart if apart > _EQUAL * max(1.0, abs(mean)) else 1.0
 
 
 def weights_for(tables: Mapping[str, Weights], count: int, *, is_talk: bool) -> Weights:

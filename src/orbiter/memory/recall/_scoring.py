@@ -1,7 +1,7 @@
 """Scoring: from measured features to an order, and without repeats. Deterministic and pure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count, groupby
 from operator import attrgetter, eq
@@ -13,8 +13,6 @@ from orbiter.memory.recall.near_duplicates import Clusters, text_tokens, who_say
 __all__ = ["Scored", "in_time", "score", "without_repeats"]
 
 _NO_CLUSTERS = Clusters()
-_NEAR = 50
-"""How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 
 
 class Scored:
@@ -77,7 +75,6 @@ def _newest(equals: Iterable[Scored]) -> list[Scored]:
 
 def without_repeats(
     scored: Sequence[Scored],
-    terms: Mapping[str, Set[str]],
     *,
     limit: int,
     clusters: Clusters = _NO_CLUSTERS,
@@ -85,19 +82,17 @@ def without_repeats(
 ) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return at most *limit* items, each with those further down that say the same.
 
-    *terms* are the terms of each item, by id. All of one of the *clusters* of copies say the same.
-    A series has half of the places, and more only if these items are *is_all* there is.
+    All of one flood of the *clusters* say the same. A series has half of the places, and more only
+    if these items are *is_all* there is.
     """
     chosen: list[tuple[Scored, list[MemoryItem]]] = []
-    by_cluster: dict[int, list[MemoryItem]] = {}
+    repeats: dict[object, list[MemoryItem]] = {}
     of_series: Counter[int] = Counter()
     waiting: list[tuple[Scored, list[MemoryItem]]] = []
     for one in scored:
-        cluster = clusters.copies.get(one.item.id)
-        same = None if cluster is None else by_cluster.get(cluster)
-        if same is None:
-            near = chosen[-_NEAR:] + waiting[-_NEAR:]
-            same = next((each for it, each in near if _is_repeat(it.item, one.item, terms)), None)
+        said = who_says(one.item), text_tokens(one.item.content)
+        flood = clusters.copies.get(one.item.id, said)
+        same = repeats.get(flood, repeats.get(said))
         if same is None and len(chosen) == limit:
             break
         if same is not None:
@@ -109,21 +104,12 @@ def without_repeats(
                 of_series[series] += 1
             is_too_many = series is not None and of_series[series] > (limit + 1) // 2
             (waiting if is_too_many else chosen).append((one, same))
-        if cluster is not None:
-            by_cluster[cluster] = same
+        repeats[flood] = repeats[said] = same
     if len(chosen) == limit or not waiting or not is_all:
         return chosen
     order = {one.item.id: place for place, one in enumerate(scored)}
     both = [*chosen, *waiting[: limit - len(chosen)]]
     return sorted(both, key=lambda each: order[each[0].item.id])
-
-
-def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, Set[str]]) -> bool:
-    return (
-        terms[one.id] == terms[other.id]
-        and who_says(one) == who_says(other)
-        and text_tokens(one.content) == text_tokens(other.content)
-    )
 
 
 def in_time(item: MemoryItem) -> tuple[datetime, str]:

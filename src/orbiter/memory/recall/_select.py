@@ -10,7 +10,6 @@ from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._candidate_pool import as_shown, as_stored
 from orbiter.memory.recall._explanation import ENDED, Explanation, passage_of
-from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
@@ -27,7 +26,7 @@ MAX_LEFT_OUT = 50
 """How many candidates are told of that are no hits."""
 
 
-_TIED, _RATHER = 0.05, 0.2
+_TIED, _RATHER = 0.05, 0.1
 """Of hits whose relevance is at least so much and differs by less, the newest is the first."""
 _FIRST = 10
 """How many hits are put into their order, however few are asked for."""
@@ -62,6 +61,8 @@ class Candidates(NamedTuple):
     """How likely one answers; nothing where nothing is asked."""
     by_relevance: bool = False
     """Whether that is their order, too."""
+    names: frozenset[str] = frozenset()
+    """Names before a colon in the texts of those who speak."""
 
     def relevance(self, one: Scored) -> float:
         """Return the probability that a candidate answers; 1 where nothing is asked.
@@ -232,8 +233,7 @@ def _distinct(
         more = list(islice(scored, looked_at - len(best)))
         best += more
         is_all = len(best) < looked_at
-        terms = {one.item.id: terms_of(one.item) for one in best}
-        chosen = without_repeats(best, terms, limit=k, clusters=clusters, is_all=is_all)
+        chosen = without_repeats(best, limit=k, clusters=clusters, is_all=is_all)
         if len(chosen) == k or is_all:
             return best, chosen
         looked_at *= 4

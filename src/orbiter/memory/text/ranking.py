@@ -82,13 +82,13 @@ def diversify(
     return chosen
 
 
-MIN_RELEVANCE = 0.01
+MIN_RELEVANCE = 0.005
 """`min_relevance` of every recall, unless it is given: what is lower clearly does not answer. `0`
 leaves out nothing."""
 ANSWERED = 0.05
 """What the most relevant memory needs: with less, nothing answers the question."""
-_SURE, _BESIDE_SURE = 0.7, 0.05
-"""Beside a memory that surely answers, others need more for their place."""
+_SURE, _BESIDE_SURE, _IN_PROMPT = 0.7, 0.05, 0.01
+"""Beside a memory that surely answers, others need more for their place in a prompt."""
 
 
 class Relevant(Protocol):
@@ -110,7 +110,7 @@ _Hit = TypeVar("_Hit", bound=Relevant)
 
 def least_relevance(best: float) -> float:
     """Return what a memory needs for a place in a prompt, where the most relevant has *best*."""
-    return _BESIDE_SURE if best >= _SURE else MIN_RELEVANCE
+    return _BESIDE_SURE if best >= _SURE else _IN_PROMPT
 
 
 def is_answered(hits: Iterable[Relevant]) -> bool:
