@@ -38,8 +38,9 @@ async def test_it_is_found_by_each_text_and_returned_once(ann: ScopedMemory, mod
 
 
 async def test_its_relevance_and_its_reasons_are_those_of_its_texts(ann: ScopedMemory) -> None:
-    by_text = await ann.remember(VALUE, index=TEXTS)
+    # The older one first: of hits about as likely the newer one is in front.
     plain = await ann.remember("a plane of an airline is late")
+    by_text = await ann.remember(VALUE, index=TEXTS)
     await ann.remember_many([f"the weather was nice on day {n}" for n in range(20)])
 
     found = await ann.recall("Who flies planes for an airline?", explain=True, k=1)
