@@ -1,7 +1,7 @@
 """What somebody said later may replace what they said before: it stands first, both marked."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.recall import Explanation, RecallResult, recall
+from orbiter.memory.recall._newer import prefer_newer
 from orbiter.memory.recall._query_analysis import read
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates, choose
@@ -178,3 +179,34 @@ async def test_of_hits_that_are_about_as_likely_the_newer_one_is_the_first(
 
 def _of(found: RecallResult, text: str) -> Any:
     return next(hit for hit in found if hit.content == text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0), (2.0, 2.0)], ids=str
+)
+async def test_of_notes_that_replace_each_other_in_turn_the_last_is_the_first(
+    first: float, second: float
+) -> None:
+    a, b, c = (_said(text, day=day) for day, text in enumerate(("one", "two", "three")))
+    likely = {a.id: 0.6, b.id: 0.5, c.id: 0.4}
+
+    class Sayings:
+        async def compare(self, *_: object) -> dict[tuple[str, str], float]:
+            return {(a.id, b.id): first, (b.id, c.id): second}
+
+    found = await prefer_newer(
+        cast("Any", None),
+        Candidates(
+            read(ASKED, now=START),
+            "",
+            [Scored(item, place, {}) for place, item in enumerate((a, b, c))],
+            lambda _: Explanation(()),
+            likely=lambda one: likely[one.item.id],
+        ),
+        cast("Any", Sayings()),
+    )
+    relevance = [found.relevance(one) for one in found.scored]
+
+    assert relevance[2] == 0.6
+    assert relevance[1] <= 0.6
+    assert relevance[0] <= 0.6
