@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.text.ranking import diversify, for_prompt, fuse_ranks, recency
+from orbiter.memory.text.ranking import for_prompt, fuse_ranks, recency
 from orbiter.memory.text.words import is_filler
 
 NOW = datetime(2025, 1, 2, tzinfo=UTC)
@@ -36,23 +36,9 @@ def test_recency_halves_with_each_half_life(hours: float, value: float) -> None:
     assert recency(created_at, now=NOW, half_life_hours=24) == pytest.approx(value)
 
 
-def test_diversity_prefers_what_is_new() -> None:
-    scored = [("cat", 1.0), ("cats", 0.99), ("dog", 0.6)]
-
-    def similarity(left: str, right: str) -> float:
-        return 1.0 if left[:3] == right[:3] else 0.0
-
-    assert diversify(scored, similarity, limit=2) == ["cat", "dog"]
-    assert diversify(scored, similarity, limit=2, weight=1.0) == ["cat", "cats"]
-    assert diversify(scored, similarity, limit=0) == []
-    assert len(diversify(scored, similarity, limit=9)) == 3
-
-
 def test_senseless_parameters_are_refused() -> None:
     with pytest.raises(QueryError, match="half_life_hours"):
         recency(NOW, now=NOW, half_life_hours=0)
-    with pytest.raises(QueryError, match="weight"):
-        diversify([], lambda _left, _right: 0.0, limit=1, weight=2)
 
 
 FILLER = (

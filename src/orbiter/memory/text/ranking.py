@@ -1,9 +1,9 @@
-"""Ranked lists: reciprocal rank fusion, recency, diversity and the cut for a prompt, as functions.
+"""Ranked lists: reciprocal rank fusion, recency and the cut for a prompt, as functions.
 
 Scores are only ever compared within one call; nothing here knows what is ranked.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -16,7 +16,6 @@ __all__ = [
     "MIN_RELEVANCE",
     "asked_for_prompt",
     "check_relevance",
-    "diversify",
     "for_prompt",
     "fuse_ranks",
     "is_answered",
@@ -55,31 +54,6 @@ def recency(created_at: datetime, *, now: datetime, half_life_hours: float) -> f
         raise QueryError(f"`half_life_hours` must be greater than 0, not {half_life_hours}")
     hours = max(0.0, (now - created_at).total_seconds() / 3600)
     return float(0.5 ** (hours / half_life_hours))
-
-
-def diversify(
-    scored: Sequence[tuple[_Key, float]],
-    similarity: Callable[[_Key, _Key], float],
-    *,
-    limit: int,
-    weight: float = 0.7,
-) -> list[_Key]:
-    """Return *limit* keys, each chosen for its score and for saying something new.
-
-    Maximal marginal relevance: *weight* 1 looks at scores alone, 0 at newness alone.
-    """
-    if not 0 <= weight <= 1:
-        raise QueryError(f"`weight` must be between 0 and 1, not {weight}")
-    left = dict(scored)
-    closest = dict.fromkeys(left, 0.0)
-    chosen: list[_Key] = []
-    while left and len(chosen) < limit:
-        best = max(left, key=lambda key: weight * left[key] - (1 - weight) * closest[key])
-        chosen.append(best)
-        del left[best]
-        for key in left:
-            closest[key] = max(closest[key], similarity(best, key))
-    return chosen
 
 
 MIN_RELEVANCE = 0.005
