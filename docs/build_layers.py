@@ -16,7 +16,7 @@ PACKAGE = "orbiter.memory."
 BEGIN, END = "<!-- layers, by docs/build_layers.py -->\n", "<!-- end of layers -->"
 
 PURPOSES = {
-    "deprecation": "where old names and modules are now",
+    "_missing_names": "what to write for a name that is not there",
     "cli": "the command orbiter-memory",
     "integrations": "adapters for agent frameworks",
     "server": "REST, MCP over HTTP, and the dashboard",
@@ -45,7 +45,7 @@ PURPOSES = {
     "text": "words, stemming, ranking, personal data",
     "model": "items, queries, protocols: values without I/O",
     "tasks": "event loops, threads, progress",
-    "_lazy": "names that load on first use, or with a warning",
+    "_lazy": "names that load on first use",
     "errors": "every error of the library",
 }
 """What each package or module at the top is for."""

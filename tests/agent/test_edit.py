@@ -454,21 +454,6 @@ async def test_a_list_is_filtered_before_it_is_cut(any_alice: ScopedMemory) -> N
     assert await any_alice.list(memory_type="human") == []
 
 
-async def test_mem0s_names_do_the_same(any_alice: ScopedMemory) -> None:
-    (note,) = await any_alice.add("I love hiking", metadata={"topic": "sport"})
-    said = await any_alice.add(
-        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
-    )
-
-    assert note.metadata.extra == {"topic": "sport"}
-    assert [hit.item.id for hit in await any_alice.search("hiking", limit=1)] == [note.id]
-    assert await any_alice.search("hiking", filters={"topic": "food"}) == []
-    assert await any_alice.get_all(filters={"topic": "sport"}) == [note]
-    assert len(await any_alice.get_all(limit=2)) == 2
-    assert len(await any_alice.delete(said[0].id)) == 1
-    assert await contents(any_alice) == ["hello", "I love hiking"]
-
-
 async def test_a_handle_says_who_acts_through_it(url: str, open_memory: Open) -> None:
     memory = open_memory(url, embeddings=None)
     support = memory.scope(user_id=f"u-{secrets.token_hex(4)}", by="support")

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from tests.agent.conftest import Open
 
-from orbiter.memory import AgentMemory, HumanMemory
+from orbiter.memory import AgentMemory
 from orbiter.memory import sync as blocking
 from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, hints
 from orbiter.memory.embeddings import LocalEmbeddings, OpenAIEmbeddings
@@ -146,9 +146,6 @@ async def test_facts_chats_entries_and_files_are_kept_apart(
 async def test_without_an_id_there_is_no_scope(memory: AgentMemory) -> None:
     with pytest.raises(QueryError, match="at least one"):
         memory.scope(None)
-    for call in (memory.add("x", user_id=None), memory.search("x"), memory.get_all()):
-        with pytest.raises(QueryError, match="at least one"):
-            await call
     with pytest.raises(QueryError, match="at least one"):
         await memory.erase()
 
@@ -156,7 +153,7 @@ async def test_without_an_id_there_is_no_scope(memory: AgentMemory) -> None:
 def test_the_blocking_form_and_the_command_line_know_the_default_user(tmp_path: Path) -> None:
     with blocking.AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
         memory.remember("Tea, not coffee")
-        (hit,) = memory.recall("tea", limit=1)
+        (hit,) = memory.recall("tea", k=1)
         assert hit.item.content == "Tea, not coffee"
         assert memory.default_user.stats().items == 1
         memory.chat("one").add("hello")
@@ -205,23 +202,6 @@ def test_the_blocking_form_says_so_too() -> None:
 # Names of arguments
 
 
-async def test_other_names_for_arguments_are_read(any_memory: AgentMemory, who: str) -> None:
-    alice = any_memory.scope(f"alice-{who}")
-    first = await alice.remember("green tea", metadata={"topic": "tea"})
-    await alice.remember("black tea")
-
-    assert first.metadata.extra == {"topic": "tea"}
-    for name in ("k", "limit", "top_k", "n_results"):
-        assert len(await alice.recall("tea", mode="words", **{name: 1})) == 1  # type: ignore[arg-type]
-    assert len(await alice.list(k=1)) == 1
-    for none in (await alice.recall("tea", k=0), await alice.recall("tea", top_k=0)):
-        assert none == []  # as `list(limit=0)`
-    with pytest.raises(QueryError, match="`k` must be 0 or more, not -1"):
-        await alice.recall("tea", top_k=-1)
-    with pytest.raises(TypeError, match="`limit` of `recall` means `k`, which is given, too"):
-        await alice.recall("tea", k=1, limit=2)
-
-
 async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> None:
     with pytest.raises(
         TypeError, match=r"`remember` got an unexpected keyword argument `tgas`; .*`tags`\?"
@@ -247,7 +227,11 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
 @pytest.mark.parametrize(
     ("call", "wrong", "way"),
     [
-        ("recall", "n count num max_results top topk size", "did you mean `k`?"),
+        (
+            "recall",
+            "limit top_k n_results n count num max_results top topk size",
+            "did you mean `k`?",
+        ),
         ("recall", "threshold min_score score", "did you mean `min_relevance`?"),
         ("recall", "filter filters", "did you mean `where`?"),
         ("recall", "q text question", "did you mean `query`?"),
@@ -256,7 +240,7 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
         ("recall", "tag tags", 'did you mean `where={"tags": …}`?'),
         ("recall", "user", "`memory.scope(user_id=…).recall(…)`"),
         ("recall", "include rerank", "it takes `query`, `k`, "),
-        ("list", "n count size max", "did you mean `limit`?"),
+        ("list", "k top_k n count size max", "did you mean `limit`?"),
         ("list", "offset page skip", "did you mean `cursor`?"),
         ("list", "session", "`memory.scope(session_id=…).list(…)`"),
         ("list", "sort order", "it takes `query`, "),
@@ -264,7 +248,7 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
         ("remember", "ttl expires_in expires_at", "did you mean `expires`?"),
         ("remember", "timestamp when date", "did you mean `created_at`?"),
         ("remember", "labels category", "did you mean `tags`?"),
-        ("remember", "meta", "did you mean `extra`?"),
+        ("remember", "meta metadata", "did you mean `extra`?"),
         ("remember", "priority weight", "did you mean `importance`?"),
         ("chat.context", "max_tokens tokens n limit", "did you mean `budget`?"),
         ("chat.context", "query question", "did you mean `task`?"),
@@ -287,6 +271,10 @@ async def test_a_keyword_of_another_library_is_answered_with_ours(
 def test_a_method_of_another_library_is_answered_with_ours(alice: ScopedMemory) -> None:
     for handle, wrong, meant in (
         (alice, "find", "recall"),
+        (alice, "search", "recall"),
+        (alice, "add", "remember"),
+        (alice, "get_all", "list"),
+        (alice, "delete", "forget"),
         (alice, "save", "remember"),
         (alice, "remove", "forget"),
         (alice, "items", "list"),
@@ -495,35 +483,6 @@ async def test_a_path_may_begin_at_home(
     assert (await import_file(memory.default_user, "~/out.jsonl")).stored == 0
 
 
-# mem0's names
-
-
-async def test_mem0s_calls_work_on_the_memory_itself(any_memory: AgentMemory, who: str) -> None:
-    user = f"alice-{who}"
-    messages = [{"role": "user", "content": "I like tea"}]
-    (item,) = await any_memory.add(messages, user_id=user, metadata={"topic": "drinks"})
-
-    assert isinstance(item, HumanMemory)
-    for found in (
-        await any_memory.search("tea", user_id=user),
-        await any_memory.search("tea", filters={"user_id": user, "topic": "drinks"}),
-        await any_memory.search("tea", user_id=user, top_k=3),
-        await any_memory.scope(user).search("tea", limit=3),
-    ):
-        assert [hit.item.id for hit in found] == [item.id]
-    assert await any_memory.get_all(user_id=user) == [item]
-    assert await any_memory.get_all(filters={"user_id": user}) == [item]
-    assert await any_memory.get_all(user_id=f"bob-{who}") == []
-    assert await any_memory.get_all(user_id=f"bob-{who}", filters={"user_id": user}) == []
-
-
-async def test_an_argument_that_mem0_has_is_answered_with_ours(memory: AgentMemory) -> None:
-    with pytest.raises(TypeError, match="`threshold`; did you mean `min_relevance`"):
-        await memory.search("tea", user_id="alice", threshold=0.5)  # type: ignore[call-arg]
-    with pytest.raises(QueryError, match="a `list` cannot be stored; .*several at once: `remember"):
-        await memory.remember(["tea", "milk"])  # type: ignore[call-overload]
-
-
 # Filters that nothing can match
 
 
@@ -647,15 +606,16 @@ async def test_a_text_to_forget_that_is_no_id_says_how(any_memory: AgentMemory, 
 async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemory) -> None:
     ann = memory.scope("ann-hints")
     await ann.remember("Backups run at 3 am")
-    found = await ann.search("backups")
+    found = await ann.recall("backups")
 
-    for call in (ann.add("x", infer=False), memory.add("x", user_id="ann", infer=False)):  # type: ignore[call-arg]
-        with pytest.raises(TypeError, match="`infer`; what is given is stored as it is"):
-            await call
-    for result in (found, await ann.get_all()):
+    with pytest.raises(TypeError, match="`infer`; what is given is stored as it is"):
+        await ann.remember("x", infer=False)  # type: ignore[call-arg]
+    with pytest.raises(QueryError, match="a `list` cannot be stored; .*several at once: `remember"):
+        await ann.remember(["tea", "milk"])  # type: ignore[arg-type]
+    for result in (found, await ann.list()):
         with pytest.raises(TypeError, match=r"is a list, and has no 'results': iterate over it"):
             result["results"]  # type: ignore[call-overload]
-    (item,) = await ann.get_all()
+    (item,) = await ann.list()
     for value, key, way in (
         (found[0], "memory", "write `.content`"),
         (found[0], "score", "write `.score`"),

@@ -95,7 +95,7 @@ async def _facts(alice: ScopedMemory, value: str) -> None:
 
 
 async def _add(alice: ScopedMemory, value: str) -> None:
-    await alice.add([{"role": "user", "content": value}], metadata={"from": value})
+    await alice.remember({"role": "user", "content": value}, extra={"from": value})
 
 
 WAYS = (_remember_item, _remember_many, _update, _chat, _facts, _add)

@@ -272,10 +272,9 @@ async def test_a_label_may_be_what_programs_hold(
 
     item = await ann.remember("tea", extra={"it": value})
     (row,) = await ann.remember_many([{"note": "milk", "it": value}], text="note")
-    (added,) = await ann.add("bread", metadata={"it": value})
     changed = await ann.update(item, extra={"also": value})
 
-    for each in (item, row, added):
+    for each in (item, row):
         assert each.metadata.extra["it"] == stored
     assert changed.metadata.extra["also"] == stored
 

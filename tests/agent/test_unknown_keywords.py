@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from orbiter.memory import AgentMemory, agent, sync, transfer
-from orbiter.memory.agent.keywords import LimitNames
 from orbiter.memory.integrations.clients import wrap
 
 HANDLES = (
@@ -109,34 +108,6 @@ async def test_functions_over_handles_name_it_too(function: Any) -> None:
             assert told.endswith(f"did you mean `{name}`?")
 
 
-@pytest.mark.parametrize(
-    ("call", "wrong", "meant"),
-    [
-        ("recall", "limt", "limit"),
-        ("recall", "topk_", "top_k"),
-        ("recall", "n_reslts", "n_results"),
-        ("list", "topk", "limit"),
-        ("list", "n_result", "n_results"),
-        ("remember", "metdata", "metadata"),
-        ("remember", "extr", "extra"),
-        ("wrap", "chatt", "chat"),
-        ("wrap", "memory_limt", "memory_limit"),
-        ("wrap", "max_tokens", "budget"),
-        ("wrap", "session", "chat"),
-    ],
-)
-async def test_another_name_of_a_keyword_can_be_the_nearest(
-    call: str, wrong: str, meant: str
-) -> None:
-    memory = AgentMemory("memory://", embeddings=None)
-    alice: Any = memory.scope("alice")
-
-    told = await refusal(getattr(alice, call), "", wrong)
-    assert told == (
-        f"`{call}` got an unexpected keyword argument `{wrong}`; did you mean `{meant}`?"
-    )
-
-
 async def test_a_memory_itself_names_whose_it_is() -> None:
     memory: Any = AgentMemory("memory://", embeddings=None)
 
@@ -145,18 +116,6 @@ async def test_a_memory_itself_names_whose_it_is() -> None:
             await memory.remember("x", **{wrong: "bob"})
     with pytest.raises(TypeError, match=re.escape("memory.scope(session_id=…).remember(…)")):
         await memory.remember("x", session_id="s")
-
-
-async def test_all_that_is_taken_is_listed() -> None:
-    async with AgentMemory("memory://", embeddings=None) as memory:
-        alice: Any = memory.scope("alice")
-        with pytest.raises(TypeError) as refused:
-            await alice.chats(nonsense=1)
-
-        taken = re.findall(r"`(\w+)`", str(refused.value).partition("it takes")[2])
-        assert {*LimitNames.__annotations__} < set(taken)
-        for name in LimitNames.__annotations__:
-            assert await alice.chats(**{name: 1}) == []
 
 
 class Mine(AgentMemory):

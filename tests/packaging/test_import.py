@@ -14,7 +14,7 @@ import pytest
 
 import orbiter.memory
 from orbiter.memory._lazy import install_command, lazy_pattern, missing_extra
-from orbiter.memory.deprecation import PEERS
+from orbiter.memory._missing_names import PEERS
 
 PROBE = """
 import _thread, json, sys

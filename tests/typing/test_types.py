@@ -20,7 +20,6 @@ from orbiter.memory import (
     check_trigger,
     conversation,
     episodic,
-    errors,
     from_messages,
     generate_summary,
     messages,
@@ -36,7 +35,6 @@ from orbiter.memory import (
 from orbiter.memory.backends import postgres, redis, registry, sqlite, vector
 from orbiter.memory.conversation import rounds, trim_to_budget
 from orbiter.memory.conversation.history import History, Memory
-from orbiter.memory.deprecation import OrbiterDeprecationWarning
 from orbiter.memory.messages import Problem, ProviderMessages
 from orbiter.memory.summarizers import ExtractiveSummarizer
 
@@ -91,11 +89,3 @@ def test_a_misspelt_name_is_an_error_for_type_checkers_as_for_python(
 ) -> None:
     with pytest.raises(AttributeError, match="no attribute .Typo"):
         load()
-
-
-def test_old_names_have_the_types_of_the_new_ones() -> None:
-    with pytest.warns(OrbiterDeprecationWarning):
-        from orbiter.memory import Evicted, QueryError  # noqa: PLC0415 - the line that warns
-
-    assert_type(Evicted, type[agent.EvictionResult])
-    assert_type(QueryError, type[errors.QueryError])

@@ -62,22 +62,23 @@ def __getattr__(name: str) -> object:
         return value
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.deprecation").load(name)
+    raise import_module(f"{__name__}._missing_names").missing_attribute(name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _OldModules:
-    """Finds modules by the paths of before. Python asks it last, for what nobody else has found."""
+class _MissingNames:
+    """Names ours where one of another library is imported. Python asks it last."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> object:
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
         del path, target
-        if not name.startswith(f"{__name__}."):
-            return None
-        return import_module(f"{__name__}.deprecation").find_spec(name)
+        if name.startswith(f"{__name__}."):
+            error = import_module(f"{__name__}._missing_names").missing_module(name)
+            if error is not None:
+                raise error
 
 
-sys.meta_path.append(_OldModules)  # type: ignore[arg-type]  # the spec is made where it is needed
+sys.meta_path.append(_MissingNames)  # type: ignore[arg-type]  # it finds nothing, and says so

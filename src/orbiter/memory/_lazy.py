@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     _ErrorT = TypeVar("_ErrorT", bound=BaseException)
 
 __all__ = [
-    "RENAMED",
-    "OrbiterDeprecationWarning",
     "install_command",
     "installed_from",
     "lazy_names",
@@ -22,33 +20,9 @@ __all__ = [
     "load_adapter",
     "load_plugin",
     "missing_extra",
-    "old_names",
     "plugins",
-    "warn",
     "with_install_note",
 ]
-
-
-class OrbiterDeprecationWarning(UserWarning):
-    """Something of this library will be removed in a later version; the text says what to use."""
-
-
-RENAMED = {
-    "agent": {"Evicted": "EvictionResult", "Forgotten": "ForgetResult"},
-    "backends.registry": {"is_of_server": "is_http_url", "store_at": "open_store"},
-    "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
-    "model.copying": {"take_in": "validated_copy"},
-    "model.records": {"MOST_VERSIONS": "MAX_VERSIONS"},
-    "recall": {
-        "LeftOut": "Excluded",
-        "LeftOutReason": "ExcludedReason",
-        "Mirror": "InMemoryIndex",
-        "Recalled": "RecallResult",
-        "Why": "Explanation",
-    },
-    "transfer": {"Exported": "ExportResult", "Imported": "ImportResult"},
-}
-"""The names that modules had, and what each is called now."""
 
 
 def lazy_names(
@@ -99,32 +73,6 @@ def lazy_pattern(pattern: str, flags: int = 0) -> "re.Pattern[str]":
     For patterns that many programs never use, and for long ones: a long one takes milliseconds.
     """
     return _LazyPattern(pattern, flags)  # type: ignore[return-value]  # it has the same methods
-
-
-def old_names(
-    module: str, load_name: "Callable[[str], object] | None" = None
-) -> "Callable[[str], object]":
-    """Return the `__getattr__` of *module*: its old names, then those that *load_name* loads."""
-    renamed = RENAMED[module.removeprefix("orbiter.memory.")]
-
-    def load_old(name: str) -> object:
-        new = renamed.get(name)
-        if new is not None:
-            warn(f"{module}.{name}", f"{module}.{new}", stacklevel=2)
-            return getattr(sys.modules[module], new)
-        if load_name is not None:
-            return load_name(name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-    return load_old
-
-
-def warn(old: str, new: str, *, stacklevel: int) -> None:
-    """Warn that *old* is now *new*; a *stacklevel* of 1 is the caller of this function."""
-    import warnings  # noqa: PLC0415 - most programs never need it
-
-    text = f"`{old}` is now `{new}`; the old name will be removed in version 1.0"
-    warnings.warn(text, OrbiterDeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def plugins(group: str) -> "dict[str, list[EntryPoint]]":

@@ -6,7 +6,7 @@
 
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names, old_names
+from orbiter.memory._lazy import lazy_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
@@ -109,4 +109,4 @@ _load_name, __dir__ = lazy_names(
     },
 )
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__, _load_name)
+    __getattr__ = _load_name

@@ -6,12 +6,11 @@ agent.
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypeGuard, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from orbiter.memory.agent.interface import Handle, MemoryEngine, operation
 from orbiter.memory.agent.keywords import (
     ItemRef,
-    LimitNames,
     ScopeId,
     Time,
     as_bound,
@@ -69,7 +68,6 @@ class AuditLog(Handle):
         since: Time | None = None,
         before: int | None = None,
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 

@@ -8,10 +8,9 @@ them with everything else of it.
 import builtins
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import LimitNames
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import store_name
 from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put, check_ttl
@@ -114,7 +113,6 @@ class KeyValue(ScopedHandle):
         after: Entry | tuple[EntryPath, str] | None = None,
         contains: str = "",
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[Entry]:
         """Return entries at a path, and below it unless *deep* is false, by path and key.
 
@@ -141,7 +139,6 @@ class KeyValue(ScopedHandle):
         *,
         after: EntryPath | None = None,
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[EntryPath]:
         """Return the different paths of entries at and below a path, in order."""
         return await (await self._entries()).paths(

@@ -8,7 +8,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.events import EventStream
@@ -16,7 +16,6 @@ from orbiter.memory.agent.extraction_jobs import JOB, without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import (
     ItemRef,
-    LimitNames,
     Time,
     as_bound,
     as_id,
@@ -91,7 +90,10 @@ class MaintenanceMixin(ScopedHandle):
 
     @operation("chats")
     async def chats(
-        self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]
+        self,
+        *,
+        query: str = "",
+        limit: int = 50,
     ) -> "ChatList":
         """Return the conversations of this scope, most recent first.
 
@@ -136,7 +138,6 @@ class MaintenanceMixin(ScopedHandle):
         since: Time | None = None,
         until: Time | None = None,
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> "builtins.list[ValueCount]":
         """Return the values of *field* in this scope, most frequent first, each with its count.
 

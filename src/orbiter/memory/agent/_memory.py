@@ -1,18 +1,15 @@
 """`AgentMemory`: one address, and from it everything an agent needs to remember."""
 
-import builtins
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack
 
-from orbiter.memory._lazy import missing_extra, warn
+from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent._local_engine import LocalEngine
 from orbiter.memory.agent.chat_service import MemorySettings
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.hints import CHAT_NAME, unknown_attribute
-from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.interface import (
     DEFAULT_USER,
     Handle,
@@ -27,10 +24,8 @@ from orbiter.memory.agent.interface import (
     scope_of,
 )
 from orbiter.memory.agent.keywords import (
-    LimitNames,
     OwnerNames,
     ScopeId,
-    SizeNames,
     checked_keywords,
 )
 from orbiter.memory.agent.runtime import counting_store
@@ -38,8 +33,7 @@ from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore, store_name
-from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import (
     BackupStore,
     Embeddings,
@@ -54,13 +48,12 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent.results import Page, UserPage
+    from orbiter.memory.agent.results import UserPage
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
     from orbiter.memory.model.reports import Erasure, Restored, StoreStats, Verification
     from orbiter.memory.model.value_counts import UserOrder
-    from orbiter.memory.recall import RecallResult
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.text.pii import PIIHook
     from orbiter.memory.text.redaction import Redact
@@ -261,62 +254,6 @@ class AgentMemory(Handle):
         handle: ScopedMemory = handle_for(self, others)
         return handle.chat(chat_id, **others)
 
-    # mem0's names
-
-    async def add(
-        self,
-        messages: Given | Sequence[Given],
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        metadata: Mapping[str, object] | None = None,
-    ) -> builtins.list[MemoryItem]:
-        """Remember one or several things of these ids; *metadata* goes to `metadata.extra`."""
-        handle = self.scope(user_id, agent_id=agent_id, session_id=run_id)
-        return await handle.add(messages, metadata=metadata)
-
-    @checked_keywords("search", hands_on=ScopedMemory.recall)
-    async def search(
-        self,
-        query: str,
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        filters: Where | None = None,
-        **names: Unpack[SizeNames],
-    ) -> "RecallResult":
-        """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
-        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        handle, where = self._filtered(ids, filters)
-        return await handle.recall(query, where=where, **names)
-
-    async def get_all(
-        self,
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        limit: int = 100,
-        filters: Where | None = None,
-    ) -> "Page":
-        """List what has these ids, newest first; *filters* are as in `search`."""
-        ids = {"user_id": user_id, "agent_id": agent_id, "run_id": run_id}
-        handle, where = self._filtered(ids, filters)
-        return await handle.list(limit=limit, where=where)
-
-    def _filtered(
-        self, ids: dict[str, ScopeId | None], filters: Where | None
-    ) -> tuple[ScopedMemory, Where | None]:
-        """Return the handle of mem0's ids, and the filters without those that are ids."""
-        left = dict(filters or {})
-        for name, own in ids.items():
-            if isinstance(left.get(name), str) and own in (None, left[name]):
-                ids[name] = str(left.pop(name))
-        handle = self.scope(ids["user_id"], agent_id=ids["agent_id"], session_id=ids["run_id"])
-        return handle, left or None
-
     if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
 
         def __getattr__(self, name: str) -> object:
@@ -379,7 +316,6 @@ class AgentMemory(Handle):
         order: "UserOrder" = "name",
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> "UserPage":
         """Return a page of the users who have memories or entries: how many, and since when.
 
@@ -469,11 +405,6 @@ class AgentMemory(Handle):
         if isinstance(self.store, VectorStore):
             await self.init()
             await self.store.catch_up()
-
-    async def settle(self, *, progress: Progress | None = None) -> None:
-        """Do as `flush`, by its old name."""
-        warn("settle", "flush", stacklevel=3)  # above what checks the keywords
-        await self.flush(progress=progress)
 
     def _file_store(self, ways: str) -> BackupStore:
         if not isinstance(self.store, BackupStore):

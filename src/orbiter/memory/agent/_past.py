@@ -6,13 +6,13 @@ has expired since is gone from the past, too.
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
-from orbiter.memory.agent.keywords import ItemRef, LimitNames, SizeNames, as_id
+from orbiter.memory.agent.keywords import ItemRef, as_id
 from orbiter.memory.agent.results import Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import keeps_versions, versioned
 from orbiter.memory.model.facts import FactMemory
@@ -121,7 +121,6 @@ class PastMemory(ScopedHandle):
         memory_type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
 
@@ -165,7 +164,6 @@ class PastMemory(ScopedHandle):
         where: Where | None = None,
         min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
-        **_names: Unpack[SizeNames],
     ) -> "RecallResult":
         """Return at most *k* memories of then that answer *query* by their words, best first.
 

@@ -32,8 +32,10 @@ CHAT_NAME = 'a name, such as `chat("main")`; `chats()` lists those there are'
 """What a call of `chat` needs."""
 
 _MEANINGS = {
-    "k": "count max max_items max_results n num num_results number results size top topk",
-    "limit": "count max max_items max_results n num num_results number results size top topk",
+    "k": "count limit max max_items max_results n n_results num num_results number results size "
+    "top top_k topk",
+    "limit": "count k max max_items max_results n n_results num num_results number results size "
+    "top top_k topk",
     "what": "content contents document message messages text texts",
     "query": "content q question search text",
     "task": "content message q query question text",
@@ -44,7 +46,8 @@ _MEANINGS = {
     "until": "before end end_date to_date",
     "cursor": "offset page skip",
     "tags": "category kind label labels type",
-    "extra": "meta",
+    "extra": "meta metadata",
+    "session_id": "run_id",
     "importance": "priority weight",
     "created_at": "at date datetime time timestamp when",
     "expires": "expire expires_at expires_in expiry ttl",

@@ -1,4 +1,4 @@
-"""Arguments as people write them: other names for keywords, ISO texts for times, hits for ids.
+"""Arguments as people write them: ISO texts for times, hits for ids, tables for rows.
 
 Applied before an engine sees a call, so a store in this process and a server get the same.
 """
@@ -22,13 +22,10 @@ from orbiter.memory.model.written_times import parse_iso, read_span
 
 __all__ = [
     "ArgumentReader",
-    "ExtraNames",
     "ItemRef",
     "Keywords",
-    "LimitNames",
     "OwnerNames",
     "ScopeId",
-    "SizeNames",
     "Time",
     "as_bound",
     "as_id",
@@ -70,28 +67,6 @@ ItemRef = str | MemoryItem | _Hit
 """What names a memory: its id, itself, or a hit of recall."""
 
 
-class SizeNames(TypedDict, total=False):
-    """Other names of `k`."""
-
-    limit: int
-    top_k: int
-    n_results: int
-
-
-class LimitNames(TypedDict, total=False):
-    """Other names of `limit`."""
-
-    k: int
-    top_k: int
-    n_results: int
-
-
-class ExtraNames(TypedDict, total=False):
-    """Other names of `extra`."""
-
-    metadata: Mapping[str, object] | None
-
-
 class OwnerNames(TypedDict, total=False):
     """Whose it is, if not the default user's."""
 
@@ -100,9 +75,6 @@ class OwnerNames(TypedDict, total=False):
     task_id: ScopeId
     agent_id: ScopeId
 
-
-_SYNONYMS = (("k", *SizeNames.__annotations__), ("extra", *ExtraNames.__annotations__))
-"""Keywords that other libraries use for the same thing; a call takes any of a row."""
 
 _DATETIME = lazy_pattern(r"(?<!\w)datetime(?![.\w])")
 """In an annotation as text: the class, not its module, as in `datetime.timedelta`."""
@@ -303,23 +275,15 @@ def _as_time(name: str, value: Any) -> Any:
 class Keywords:
     """What a call takes by name; anything else is refused, with the nearest of these."""
 
-    def __init__(
-        self,
-        call: str,
-        method: Callable[..., object],
-        hands_on: Callable[..., object] | None = None,
-    ) -> None:
+    def __init__(self, call: str, method: Callable[..., object]) -> None:
         parameters = inspect.signature(method).parameters.values()
         self.own = [each for each in parameters if each.name != "self"]
         rest = self.own.pop() if self.own and self.own[-1].kind is _REST else None
         typed = get_args(rest.annotation) if rest else ()  # `Unpack` of a `TypedDict`
         others = typed[0].__annotations__ if typed else ()
         self._takes_any = rest is not None and not typed  # as a subclass of a program may
-        more = () if hands_on is None else Keywords(call, hands_on)._names  # noqa: SLF001 - its own
         self._call = call
-        self._names: list[str] = list(
-            dict.fromkeys([*(each.name for each in self.own), *others, *more])
-        )
+        self._names: list[str] = list(dict.fromkeys([*(each.name for each in self.own), *others]))
         self._known = frozenset(self._names)
 
     def check(self, kwargs: Mapping[str, object]) -> None:
@@ -349,8 +313,7 @@ class ArgumentReader:
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Return the arguments of a call as the method takes them."""
-        if not kwargs.keys() <= self._names:
-            kwargs = self._renamed(kwargs)
+        self._keywords.check(kwargs)
         if len(args) > self._unnamed:
             raise too_many_values(self._name, args, self._order, most=self._unnamed)
         args = tuple(map(plain_value, args))
@@ -401,30 +364,14 @@ class ArgumentReader:
 
         return [first, *(each.id for each in said_again(item, repeats))]
 
-    def _renamed(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        self._keywords.check(kwargs)
-        renamed: dict[str, Any] = {}
-        for name, value in kwargs.items():
-            own = name if name in self._names else self._synonym(name)
-            if own in renamed or (own != name and own in kwargs):
-                raise TypeError(f"`{name}` of `{self._name}` means `{own}`, which is given, too")
-            renamed[own] = value
-        return renamed
-
-    def _synonym(self, name: str) -> str:
-        """Return what another name of a keyword means here."""
-        row = next(row for row in _SYNONYMS if name in row)
-        return next(each for each in row if each in self._names)
-
 
 def checked_keywords(
-    call: str, *, needs: str = "", hands_on: Callable[..., object] | None = None
+    call: str, *, needs: str = ""
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Have unknown keywords of the decorated function refused, as those of *call*.
 
     Handles have that done by their class, and operations do it themselves. *needs* says what is
-    missing where the first argument of a method is. *hands_on* takes what the function itself
-    does not.
+    missing where the first argument of a method is.
     """
 
     def decorate(function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -433,7 +380,7 @@ def checked_keywords(
         def check(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
             if kwargs:
                 if not keywords:
-                    keywords.append(Keywords(call, function, hands_on))
+                    keywords.append(Keywords(call, function))
                 keywords[0].check(kwargs)
             elif needs and len(args) == 1:  # the handle alone
                 raise TypeError(f"`{call}` needs {needs}")

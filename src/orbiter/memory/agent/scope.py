@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin, time_span
@@ -39,11 +39,8 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.keywords import (
-    ExtraNames,
     ItemRef,
-    LimitNames,
     ScopeId,
-    SizeNames,
     Time,
     as_id,
     checked_keywords,
@@ -123,7 +120,6 @@ class ScopedMemory(MaintenanceMixin):
         idempotency_key: str | None = None,
         dedupe: bool = False,
         format: "Format | None" = None,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -188,7 +184,6 @@ class ScopedMemory(MaintenanceMixin):
         index: bool = True,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
-        **_names: Unpack[ExtraNames],
     ) -> "ItemList":
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
@@ -251,7 +246,6 @@ class ScopedMemory(MaintenanceMixin):
         min_relevance: float = MIN_RELEVANCE,
         spread: bool | None = None,
         explain: bool = False,
-        **_names: Unpack[SizeNames],
     ) -> "RecallResult":
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -322,7 +316,6 @@ class ScopedMemory(MaintenanceMixin):
         expires: Time | timedelta | Literal["never"] | None = None,
         index: Index | None = None,
         expected_version: int | None = None,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -442,7 +435,6 @@ class ScopedMemory(MaintenanceMixin):
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> "Page":
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -507,32 +499,3 @@ class ScopedMemory(MaintenanceMixin):
         options = {"chat": chat, "budget": budget, "memory_limit": memory_limit, "active": active}
         wrapped: _Client = load_adapter("wrap")(client, self, **options)
         return wrapped
-
-    # mem0's names
-
-    async def add(
-        self,
-        messages: Given | Sequence[Given],
-        *,
-        metadata: Mapping[str, object] | None = None,
-        format: "Format | None" = None,
-    ) -> builtins.list[MemoryItem]:
-        """Remember one or several things; *metadata* goes to `metadata.extra`."""
-        is_list = isinstance(messages, Sequence) and not isinstance(messages, str)
-        things: Sequence[Given] = messages if is_list else [messages]  # type: ignore[assignment, list-item]  # one or several
-        return await self.remember_many(things, extra=metadata, format=format)
-
-    @checked_keywords("search", hands_on=recall)
-    async def search(
-        self, query: str, *, filters: Where | None = None, **names: Unpack[SizeNames]
-    ) -> "RecallResult":
-        """Recall; *filters* are `where`."""
-        return await self.recall(query, where=filters, **names)
-
-    async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> "Page":
-        """List what is remembered, newest first; *filters* are `where`."""
-        return await self.list(limit=limit, where=filters)
-
-    async def delete(self, memory_id: ItemRef) -> "ForgetResult":
-        """Forget one memory."""
-        return await self.forget(memory_id)

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory._lazy import lazy_pattern, load_plugin, old_names, plugins
+from orbiter.memory._lazy import lazy_pattern, load_plugin, plugins
 from orbiter.memory.backends.urls import identity
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
@@ -36,9 +36,6 @@ __all__ = [
     "register_store",
     "store_identity",
 ]
-
-if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__)
 
 ENTRY_POINTS = "orbiter_memory.stores"
 """The group of entry points by which packages add schemes."""

@@ -3,11 +3,10 @@
 import copy
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.display import shortened
 from orbiter.memory.model.fences import has_fence, without_fences
@@ -41,9 +40,6 @@ __all__ = [
     "unfenced",
     "validated_copy",
 ]
-
-if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -9,20 +9,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
-from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import check_name, to_utc
 
 __all__ = ["MAX_VERSIONS", "PastVersion", "Record", "Written"]
-
-if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__)
 
 MAX_VERSIONS = 2**31 - 2
 """The highest version that a record may have: every store can count on from there."""

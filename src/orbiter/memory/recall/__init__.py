@@ -9,7 +9,7 @@ give the same answer.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names, old_names
+from orbiter.memory._lazy import lazy_names
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust
@@ -40,7 +40,7 @@ __all__ = [
 
 _load_name, __dir__ = lazy_names(__name__, {"InMemoryIndex": "_in_memory_index"})
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__, _load_name)
+    __getattr__ = _load_name
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from orbiter.memory._lazy import warn
 from orbiter.memory.model.copying import copy_item, unfenced
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, MemoryStore
@@ -51,11 +50,7 @@ class InMemoryIndex:
         embeddings: Embeddings | None = None,
         *,
         max_items: int = 5_000,
-        most: int | None = None,
     ) -> None:
-        if most is not None:
-            warn("InMemoryIndex(most=…)", "InMemoryIndex(max_items=…)", stacklevel=2)
-            max_items = most
         self.store = store
         self.embeddings = embeddings
         self._max_items = check_size("max_items", max_items)

@@ -11,13 +11,11 @@ from typing import Any
 from weakref import finalize
 
 from orbiter.memory import agent
-from orbiter.memory._lazy import lazy_names, warn
-from orbiter.memory.agent.keywords import checked_keywords
+from orbiter.memory._lazy import lazy_names
 from orbiter.memory.episodic import manager
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import close_at_exit, close_soon, run
 from orbiter.memory.sync._facade import Blocking, Stream, async_form, blocking_class
-from orbiter.memory.tasks.progress import Progress
 
 __all__ = [
     "AgentMemory",
@@ -118,9 +116,3 @@ class AgentMemory(Blocking[agent.AgentMemory]):
             close_at_exit(twin)
             finalize(self, close_soon, twin, os.getpid()).atexit = False
         return twin
-
-    @checked_keywords("settle")
-    def settle(self, *, progress: Progress | None = None) -> None:
-        """Do as `flush`, by its old name."""
-        warn("settle", "flush", stacklevel=3)  # the line is known here; the work is on a thread
-        self.flush(progress=progress)  # type: ignore[attr-defined]  # the decorator adds it

@@ -14,15 +14,7 @@ from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given, Index
-from orbiter.memory.agent.keywords import (
-    ExtraNames,
-    ItemRef,
-    LimitNames,
-    OwnerNames,
-    ScopeId,
-    SizeNames,
-    Time,
-)
+from orbiter.memory.agent.keywords import ItemRef, OwnerNames, ScopeId, Time
 from orbiter.memory.agent.results import (
     ChatList,
     Evaluation,
@@ -212,7 +204,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -246,7 +237,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[ExtraNames],
     ) -> ItemList:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
@@ -277,7 +267,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -307,7 +296,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -328,7 +316,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
@@ -356,7 +343,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: ScopeId = ...,
         task_id: ScopeId = ...,
         agent_id: ScopeId = ...,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -403,37 +389,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         It is the default user's, or with `user_id=` that user's.
         """
-    def add(
-        self,
-        messages: Given | Sequence[Given],
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        metadata: Mapping[str, object] | None = None,
-    ) -> builtins.list[MemoryItem]:
-        """Remember one or several things of these ids; *metadata* goes to `metadata.extra`."""
-    def search(
-        self,
-        query: str,
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        filters: Where | None = None,
-        **names: Unpack[SizeNames],
-    ) -> RecallResult:
-        """Recall what has these ids; *filters* are `where`, and may hold the ids as well."""
-    def get_all(
-        self,
-        *,
-        user_id: ScopeId | None = None,
-        agent_id: ScopeId | None = None,
-        run_id: ScopeId | None = None,
-        limit: int = 100,
-        filters: Where | None = None,
-    ) -> Page:
-        """List what has these ids, newest first; *filters* are as in `search`."""
     def erase(
         self,
         user_id: ScopeId | None = None,
@@ -462,7 +417,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         order: UserOrder = "name",
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> UserPage:
         """Return a page of the users who have memories or entries: how many, and since when.
 
@@ -501,8 +455,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         What was remembered a moment ago is then found by meaning, too.
         *progress* is called once it begins, as nobody knows how much there is.
         """
-    def settle(self, *, progress: Progress | None = None) -> None:
-        """Do as `flush`, by its old name."""
 
 class ScopedMemory(Blocking[agent.ScopedMemory]):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
@@ -521,7 +473,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         idempotency_key: str | None = None,
         dedupe: bool = False,
         format: Format | None = None,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
@@ -551,7 +502,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         index: bool = True,
         idempotency_key: str | None = None,
         format: Format | None = None,
-        **_names: Unpack[ExtraNames],
     ) -> ItemList:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
@@ -578,7 +528,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         min_relevance: float = ...,
         spread: bool | None = None,
         explain: bool = False,
-        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
@@ -609,7 +558,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         expires: Time | timedelta | Literal["never"] | None = None,
         index: Index | None = None,
         expected_version: int | None = None,
-        **_names: Unpack[ExtraNames],
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
@@ -661,7 +609,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
@@ -689,22 +636,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         What a call is given and its answer are added to *chat*, and the call is sent with the
         chat's context instead: see `docs/integrations/clients.md`. Not if *active* is false.
         """
-    def add(
-        self,
-        messages: Given | Sequence[Given],
-        *,
-        metadata: Mapping[str, object] | None = None,
-        format: Format | None = None,
-    ) -> builtins.list[MemoryItem]:
-        """Remember one or several things; *metadata* goes to `metadata.extra`."""
-    def search(
-        self, query: str, *, filters: Where | None = None, **names: Unpack[SizeNames]
-    ) -> RecallResult:
-        """Recall; *filters* are `where`."""
-    def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
-        """List what is remembered, newest first; *filters* are `where`."""
-    def delete(self, memory_id: ItemRef) -> ForgetResult:
-        """Forget one memory."""
     @property
     def facts(self) -> Facts:
         """What is known to be true in this scope, since when, and what was true before."""
@@ -714,7 +645,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-    def chats(self, *, query: str = "", limit: int = 50, **_names: Unpack[LimitNames]) -> ChatList:
+    def chats(self, *, query: str = "", limit: int = 50) -> ChatList:
         """Return the conversations of this scope, most recent first.
 
         With *query*, those whose title or name contains it, in any case of letters.
@@ -737,7 +668,6 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         since: Time | None = None,
         until: Time | None = None,
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[ValueCount]:
         """Return the values of *field* in this scope, most frequent first, each with its count.
 
@@ -1039,7 +969,6 @@ class PastMemory(Blocking[agent.PastMemory]):
         memory_type: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
-        **_names: Unpack[LimitNames],
     ) -> Page:
         """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
 
@@ -1056,7 +985,6 @@ class PastMemory(Blocking[agent.PastMemory]):
         where: Where | None = None,
         min_relevance: float = ...,
         spread: bool | None = None,
-        **_names: Unpack[SizeNames],
     ) -> RecallResult:
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
@@ -1083,7 +1011,6 @@ class AuditLog(Blocking[agent.AuditLog]):
         since: Time | None = None,
         before: int | None = None,
         limit: int = 100,
-        **_names: Unpack[LimitNames],
     ) -> builtins.list[AuditEntry]:
         """Return at most *limit* entries that match all that is given, newest first.
 

@@ -5,7 +5,7 @@ Everything is loaded on first use: most programs move their data once.
 
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names, old_names
+from orbiter.memory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate
@@ -64,4 +64,4 @@ _load_name, __dir__ = lazy_names(
     },
 )
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
-    __getattr__ = old_names(__name__, _load_name)
+    __getattr__ = _load_name
