@@ -10,6 +10,7 @@ import pytest
 from benchmarks._chat_templates import refusals
 from pydantic import BaseModel
 from tests.messages._samples import CALLS, RESULTS
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, AIMemory, ToolMemory, validate
 from orbiter.memory.errors import QueryError
@@ -38,7 +39,7 @@ async def test_a_message_is_told_from_those_of_other_providers(format: Format) -
             assert "42" in str(sent.messages)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "format"),
     [
         ({"role": "user", "content": "hi"}, "openai"),
@@ -87,7 +88,7 @@ async def test_what_a_providers_client_returns_is_a_message() -> None:
         assert (kept.memory_type, kept.content) == ("ai", "You like tea.")
 
 
-@pytest.mark.parametrize("what", [("user", "hi"), "", "  ", ["fine", ""], 7, object()])
+@each_row("what", [("user", "hi"), "", "  ", ["fine", ""], 7, object()])
 async def test_what_is_no_message_is_refused_and_nothing_is_kept(what: Any) -> None:
     async with AgentMemory("memory://", embeddings=None) as memory:
         chat = memory.scope(user_id="ann").chat("c")

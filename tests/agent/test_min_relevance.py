@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import PastMemory, ScopedMemory
@@ -25,7 +25,7 @@ NOTES = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asks",
     [recall, ScopedMemory.recall, ScopedMemory.evaluate, PastMemory.recall, BlockingMemory.recall],
 )

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 from docs.build_sync import STUB, stub
+from tests.rows import each_row
 
 from orbiter.memory import agent, extraction, sync, transfer
 from orbiter.memory.episodic import manager
@@ -30,7 +31,7 @@ def _public() -> Iterator[tuple[type, type, str]]:
         yield from ((twin, form, name) for name in dir(twin) if not name.startswith("_"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("twin", "form", "name"),
     [pytest.param(*each, id=f"{each[0].__name__}.{each[2]}") for each in _public()],
 )
@@ -85,7 +86,7 @@ def test_a_function_has_the_signature_and_the_words_of_the_async_one(name: str) 
     _check_function(theirs, ours)
 
 
-@pytest.mark.parametrize(("twin", "form"), PAIRS, ids=lambda each: each.__name__)
+@each_row(("twin", "form"), PAIRS, ids=lambda each: each.__name__)
 def test_a_class_is_made_entered_and_explained_like_the_async_one(twin: Any, form: Any) -> None:
     assert form.__name__ == twin.__name__
     assert form.__module__ == "orbiter.memory.sync"

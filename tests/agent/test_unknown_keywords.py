@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, agent, sync, transfer
 from orbiter.memory.integrations.clients import wrap
@@ -79,7 +80,7 @@ async def refusal(function: Any, name: str, wrong: str) -> str:
     raise AssertionError(f"{function} takes {wrong}")
 
 
-@pytest.mark.parametrize(("kind", "method", "known"), list(methods()))
+@each_row(("kind", "method", "known"), list(methods()))
 async def test_every_method_names_the_nearest_keyword(
     kind: type, method: str, known: list[str]
 ) -> None:
@@ -90,7 +91,7 @@ async def test_every_method_names_the_nearest_keyword(
             assert f"argument `{misspelt(name)}`; did you mean `{name}`?" in told
 
 
-@pytest.mark.parametrize(("kind", "method", "known"), list(methods()))
+@each_row(("kind", "method", "known"), list(methods()))
 def test_every_blocking_method_does_so(kind: type, method: str, known: list[str]) -> None:
     with sync.AgentMemory("memory://", embeddings=None) as memory:
         function = getattr(handle_of(memory, kind), method)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.rows import each_row
 from tests.servers.databases import PostgresServer, RedisServer
 from tests.servers.redis_topologies import RedisCluster, redis_cluster
 
@@ -77,7 +78,7 @@ async def test_servers_are_told_by_their_scheme(open_memory: Open) -> None:
         assert "s3cret" not in memory.url + repr(memory)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "mysql://ann:s3cret@db/x",

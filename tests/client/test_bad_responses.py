@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.rows import each_row
 from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError
@@ -58,7 +59,7 @@ async def saying(said: bytes, *, pause: float | None = None) -> AsyncIterator[Re
             await memory.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         answer(DEEP),
@@ -97,7 +98,7 @@ async def test_an_answer_that_never_ends_ends_with_the_time_of_the_call() -> Non
             await memory.scope(user_id="alice").list()
 
 
-@pytest.mark.parametrize("asked", ["0", "-5", "nan", "inf", "-inf", "1e-300", "Fri, 1 Jan", ""])
+@each_row("asked", ["0", "-5", "nan", "inf", "-inf", "1e-300", "Fri, 1 Jan", ""])
 def test_no_pause_is_as_short_as_a_server_likes(asked: str) -> None:
     patience = RetryPolicy(tries=3)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, SummaryConfig, sync
@@ -17,7 +18,7 @@ from orbiter.memory.client._server_url import TOKEN_VARIABLE
 from orbiter.memory.errors import QueryError
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "url"),
     [
         ("http://127.0.0.1:8765", "http://127.0.0.1:8765"),
@@ -50,7 +51,7 @@ def test_the_environment_names_server_and_key(monkeypatch: pytest.MonkeyPatch) -
     assert not isinstance(AgentMemory("memory://", embeddings=None)._engine, RemoteEngine)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "http://ann:s3cret@127.0.0.1:8765",
@@ -119,7 +120,7 @@ def test_what_no_header_can_carry_is_no_key(token: Any) -> None:
     assert "s3c" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "option",
     [
         {"embeddings": None},

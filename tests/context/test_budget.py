@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.context._hostile import hostile, hostile_texts, storable
+from tests.rows import each_row
 
 from orbiter.memory import (
     AIMemory,
@@ -268,7 +269,7 @@ async def test_a_memory_that_the_conversation_shows_is_not_shown_again(soul: Pat
     assert [left.id for left in context.dropped if left.reason == "duplicate"] == [history[-1].id]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "character",
     [
         "👩‍❤️‍👨",
@@ -282,7 +283,7 @@ async def test_a_memory_that_the_conversation_shows_is_not_shown_again(soul: Pat
         "❤️",
     ],
 )
-@pytest.mark.parametrize("room", range(30, 50))
+@each_row("room", range(30, 50))
 def test_shortening_cuts_no_character(character: str, room: int) -> None:
     entry = Entry(character * 200)
 
@@ -320,7 +321,7 @@ def test_a_window_starts_at_the_same_round_for_many_turns() -> None:
     assert changes <= 300 / 8
 
 
-@pytest.mark.parametrize("room", range(60, 400, 10))
+@each_row("room", range(60, 400, 10))
 def test_system_messages_before_a_window_stay_and_are_paid_for(room: int) -> None:
     systems = [SystemMemory(content="Be kind."), SystemMemory(content="Be brief.")]
     items = [*systems, *dialogue(50)]
@@ -421,7 +422,7 @@ async def test_a_context_escapes_each_text_once(
     assert sorted(text for text in escaped if " " in text) == sorted(i.content for i in said)
 
 
-@pytest.mark.parametrize("room", range(0, 60, 5))
+@each_row("room", range(0, 60, 5))
 def test_a_small_window_has_no_half_of_an_answered_round(room: int) -> None:
     question, answer = dialogue(1)
     cost = {question.id: 10, answer.id: 30}

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.context._hostile import hostile, storable
 from tests.context.test_budget import COUNTERS, cost, dialogue, words
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory, validate
 from orbiter.memory.context import Context, ContextManager
@@ -51,8 +52,8 @@ def shortened(context: Context) -> dict[str | None, int]:
     return {each.id: each.tokens for each in context.dropped if each.reason == "shortened"}
 
 
-@pytest.mark.parametrize("format", get_args(Format))
-@pytest.mark.parametrize("budget", [300, 400, 4_000])
+@each_row("format", get_args(Format))
+@each_row("budget", [300, 400, 4_000])
 async def test_a_result_larger_than_the_budget_stays_with_its_call(
     budget: int, format: Format
 ) -> None:
@@ -220,7 +221,7 @@ def with_picture(text: str, picture: dict[str, Any] = PICTURE) -> HumanMemory:
     return HumanMemory(content=text, native={"openai": {"content": parts}})
 
 
-@pytest.mark.parametrize("budget", [4_000, 6_200, 8_000, 12_000, 20_000])
+@each_row("budget", [4_000, 6_200, 8_000, 12_000, 20_000])
 async def test_a_long_question_keeps_its_picture_and_the_rounds_before_it(budget: int) -> None:
     early = dialogue(6)
     asked = with_picture(REPORT)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.context._hostile import hostile, hostile_texts
+from tests.rows import each_row
 
 from orbiter.memory.context.prompt_fence import (
     TITLE,
@@ -131,7 +132,7 @@ def test_a_mark_is_random_and_stands_in_none_of_the_texts_around_it() -> None:
     assert re.fullmatch("[ghijklmopqsvwxyz]{12}", first)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Just shipped a new AI feature!",
@@ -147,7 +148,7 @@ def test_ordinary_text_looks_ordinary(text: str) -> None:
     assert escape(text) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "token",
     [
         *("<|im_start|>", "<|eot_id|>", "<|start_header_id|>", "<|turn>", "<s>", "</s>", "<bos>"),
@@ -189,7 +190,7 @@ NOON = datetime(2026, 1, 5, 15, 23, tzinfo=timezone(timedelta(hours=1)))
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "line"),
     [
         (Entry("Hi", trust="medium"), "- Hi"),
@@ -254,7 +255,7 @@ def test_what_was_rendered_before_this_form_is_still_read() -> None:
         parse(old.partition("\n==== end")[0], mark=MARK)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -287,7 +288,7 @@ def test_a_mark_or_a_trust_of_ones_own_making_is_refused() -> None:
         Entry("x", trust="total")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "head",
     [
         *(

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import Soul
 from orbiter.memory.errors import MemoryError, SoulError
@@ -44,7 +45,7 @@ def test_unknown_keys_are_kept_and_shown_as_sections() -> None:
     assert "\n\nMood:\n- calm\n- 7\n\n# About you" in soul.render()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("yaml", "shown"),
     [
         ("hard_rules: [Never lie., Never sell.]", "Hard rules:\n- Never lie.\n- Never sell."),
@@ -72,7 +73,7 @@ def test_any_key_reaches_the_model(yaml: str, shown: str | None) -> None:
         assert text.casefold().startswith(name.replace("_", " ").casefold())
 
 
-@pytest.mark.parametrize("yaml", ["mood:", "mood: []", "mood: {}", "mood: ''", "mood: [null]"])
+@each_row("yaml", ["mood:", "mood: []", "mood: {}", "mood: ''", "mood: [null]"])
 def test_a_key_without_a_value_shows_nothing(yaml: str) -> None:
     assert Soul.parse(f"---\n{yaml}\n---\nHi").render() == "Hi"
 
@@ -121,7 +122,7 @@ def test_every_key_is_optional_and_front_matter_may_be_all_there_is() -> None:
     assert Soul.parse("---\nname: Nova\n...\n").name == "Nova"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "line", "told"),
     [
         ("---\nname: Nova\nrules: [a\n---\nHi", 3, "expected"),
@@ -171,7 +172,7 @@ def test_yaml_is_loaded_only_for_front_matter(text: str, loaded: bool) -> None:
     assert done.stdout.strip() == str(loaded)
 
 
-@pytest.mark.parametrize("leaf", ["[]", "{}", "{? long : []}", "''", "[~]"])
+@each_row("leaf", ["[]", "{}", "{? long : []}", "''", "[~]"])
 def test_entries_that_stand_for_millions_of_nothings_are_refused(leaf: str) -> None:
     bomb = [f"a0: &a0 {leaf}"]
     bomb += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 20)}]" for n in range(1, 12)]

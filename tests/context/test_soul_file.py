@@ -4,6 +4,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, sync
 from orbiter.memory.context import ContextManager
@@ -78,7 +79,7 @@ TEXTS = (
 PATHS = ("SOUL.md", "my soul.md", "./my soul", "a folder/my soul.TXT")
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@each_row("text", TEXTS)
 async def test_a_text_with_spaces_is_the_persona_itself(text: str) -> None:
     said = Soul.parse(text).render()
 

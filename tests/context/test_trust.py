@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import (
     AgentMemory,
@@ -20,15 +21,13 @@ def from_source(source: object) -> dict[str, Any]:
     return {"content": "x", "metadata": MemoryMetadata(extra={"source": source})}
 
 
-@pytest.mark.parametrize("source", [None, "user", "agent", "system", "User "])
+@each_row("source", [None, "user", "agent", "system", "User "])
 def test_a_plain_item_of_ours_is_trusted_as_far_as_what_people_say(source: str | None) -> None:
     assert default_trust(MemoryItem(**from_source(source))) == "medium"
     assert default_trust(MemoryItem(content="x")) == "medium"
 
 
-@pytest.mark.parametrize(
-    "source", ["tool", "web", "import", " WEB", "https://example.org", "", 7, ["user"], {}]
-)
+@each_row("source", ["tool", "web", "import", " WEB", "https://example.org", "", 7, ["user"], {}])
 def test_a_plain_item_from_elsewhere_is_trusted_least(source: object) -> None:
     assert default_trust(MemoryItem(**from_source(source))) == "low"
 
@@ -52,7 +51,7 @@ def test_tools_other_kinds_and_interactions_are_trusted_least_whatever_they_clai
     assert default_trust(EpisodicMemory(interaction_type="x", content="x", timestamp=now)) == "low"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "head"),
     [
         ("import:helpdesk", "import:helpdesk, low trust"),

@@ -22,6 +22,7 @@ from tests.crash._redis_children import FORK, add_at
 from tests.crash._redis_load import connections, left_open, new_agent, storm
 from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, redis_server
 from tests.servers.redis_topologies import TLSFront
 from tests.timing import HANG, scaled, until
@@ -476,7 +477,7 @@ async def test_who_may_not_is_told_at_once_and_no_secret_shows(
     assert "hush" not in whole(error) + caplog.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "redis://:hu/sh@127.0.0.1:6379/0",

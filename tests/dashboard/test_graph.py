@@ -4,6 +4,7 @@ import random
 
 import pytest
 from tests.dashboard._visitor import Visitor
+from tests.rows import each_row
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
@@ -52,8 +53,8 @@ def test_many_memories_make_a_bounded_picture_that_is_always_the_same() -> None:
     assert len({(node.x, node.y) for node in nodes}) == len(nodes)
 
 
-@pytest.mark.parametrize("size", [graph_page.WIDE, graph_page.NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("seed", range(12))
+@each_row("size", [graph_page.WIDE, graph_page.NARROW], ids=["wide", "narrow"])
+@each_row("seed", range(12))
 def test_no_term_lies_upon_another_or_its_label(size: graph_page.Size, seed: int) -> None:
     dice = random.Random(seed)
     words = ["".join(dice.choices("aeiourstln", k=dice.randint(4, 11))) for _ in range(60)]
@@ -72,7 +73,7 @@ def test_no_term_lies_upon_another_or_its_label(size: graph_page.Size, seed: int
             assert is_beside or bottom <= other[1] + 2 or other[3] <= top + 2
 
 
-@pytest.mark.parametrize("word", ["without", "instead", "during", "something", "usually"])
+@each_row("word", ["without", "instead", "during", "something", "usually"])
 def test_a_word_of_grammar_is_no_thing(word: str) -> None:
     texts = (f"Tea {word} sugar for Mia", f"Mia walks {word} shoes", f"Bread {word} gluten")
 

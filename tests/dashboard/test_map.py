@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from tests.dashboard._visitor import Visitor
+from tests.rows import each_row
 from tests.server.conftest import Client, Served, new_key
 from tests.servers.databases import (
     PostgresServer,
@@ -93,7 +94,7 @@ def test_the_same_vectors_stand_at_the_same_places() -> None:
     assert list(np.bincount(one.groups)) == sorted(np.bincount(one.groups), reverse=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rows",
     [
         np.zeros((0, 8), np.float32),

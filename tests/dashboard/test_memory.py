@@ -3,8 +3,8 @@
 import html
 import re
 
-import pytest
 from tests.dashboard._visitor import Visitor
+from tests.rows import each_row
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
@@ -264,7 +264,7 @@ async def test_foreign_and_missing_memories_are_not_there(
     assert "Forget" not in await reader.look("/memory", id=item.id)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "told"),
     [
         ("", "", []),

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from tests.docs.installs import brought_by, imported_by, named_by
 from tests.docs.model_server import model_server
 from tests.docs.pages import agrees, blocks, run_page
+from tests.rows import each_row
 from tests.servers.databases import (
     PostgresServer,
     RedisServer,
@@ -95,7 +96,7 @@ def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
     run_page(path)
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if p != CONTRIBUTORS], ids=lambda p: p.name)
+@each_row("path", [p for p in PAGES if p != CONTRIBUTORS], ids=lambda p: p.name)
 def test_every_python_block_imports_only_what_its_page_installs(path: Path) -> None:
     if path.parent.name == "integrations" and _lacks_framework(path.stem):
         pytest.skip("its framework is installed by `make test-integrations`")
@@ -173,7 +174,7 @@ def test_every_public_name_is_on_the_api_page() -> None:
     assert text == page(), "run: .venv/bin/python docs/build_api.py"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+@each_row("path", PAGES, ids=lambda p: p.name)
 def test_every_link_leads_somewhere(path: Path) -> None:
     for target, anchor in LINK.findall(path.read_text()):
         linked = (path.parent / target).resolve() if target else path
@@ -184,7 +185,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
             assert anchor[1:] in slugs, f"{path.name}: {anchor}"
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if p.parent != ROOT], ids=lambda p: p.name)
+@each_row("path", [p for p in PAGES if p.parent != ROOT], ids=lambda p: p.name)
 def test_every_page_is_reached_from_the_index(path: Path) -> None:
     if path.name != "index.md":
         assert f"({path.name})" in path.with_name("index.md").read_text()
@@ -192,7 +193,7 @@ def test_every_page_is_reached_from_the_index(path: Path) -> None:
         assert f"({path.parent.name}/index.md)" in (ROOT / "docs/index.md").read_text()
 
 
-@pytest.mark.parametrize("path", INTEGRATIONS, ids=lambda p: p.name)
+@each_row("path", INTEGRATIONS, ids=lambda p: p.name)
 def test_the_page_of_an_integration_has_a_whole_program_under_30_lines(path: Path) -> None:
     programs = [code for code, _ in blocks(path.read_text())]
 
@@ -218,7 +219,7 @@ def test_every_make_command_the_documents_name_exists() -> None:
     assert {"demo", "test"} <= named <= targets
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@each_row("path", PAGES, ids=lambda path: path.name)
 def test_every_picture_is_there_for_light_and_for_dark(path: Path) -> None:
     for dark, light in PICTURE.findall(path.read_text(encoding="utf-8")):
         assert (path.parent / light).exists(), light
@@ -226,7 +227,7 @@ def test_every_picture_is_there_for_light_and_for_dark(path: Path) -> None:
         assert (path.parent / dark).exists(), dark
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/**/*.svg")), ids=lambda path: path.name)
+@each_row("path", sorted(ROOT.glob("docs/**/*.svg")), ids=lambda path: path.name)
 def test_a_picture_loads_nothing_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 
@@ -234,7 +235,7 @@ def test_a_picture_loads_nothing_from_elsewhere(path: Path) -> None:
     ElementTree.fromstring(text)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@each_row("path", PAGES, ids=lambda path: path.name)
 def test_no_page_has_a_placeholder_left(path: Path) -> None:
     assert re.findall(r"(?m)^[A-Z]{4,}$", path.read_text(encoding="utf-8")) == []
 

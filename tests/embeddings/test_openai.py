@@ -20,6 +20,7 @@ from tests.embeddings._server import (
     vector,
 )
 from tests.listening import listening
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory import OpenAIEmbeddings
@@ -398,7 +399,7 @@ def test_a_blocking_call_ends_in_time_as_well(threaded: EmbeddingServer, fault: 
         embeddings.embed("x")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "settings",
     [
         {"timeout": 0},
@@ -414,7 +415,7 @@ def test_senseless_settings_are_refused(settings: dict[str, Any]) -> None:
         OpenAIEmbeddings(**settings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "seconds"),
     [
         ({}, None),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.rows import each_row
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ asyncio.run(main())
 BIKE = "She rides a bike to work."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("program", "printed"),
     [
         (EMBED + APPROXIMATE, ["384", "[7, 8]"]),

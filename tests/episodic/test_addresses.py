@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 from tests.servers.databases import RedisServer
 
 from orbiter.memory import RedisMemoryStore, ShortTermMemoryManager
@@ -37,7 +38,7 @@ def test_a_program_that_never_disconnects_ends_in_silence(redis_server: RedisSer
     assert (done.stdout, done.stderr) == ("", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "told"),
     [
         ("memory", "`memory` is not a valid address"),
@@ -57,7 +58,7 @@ def test_what_is_no_address_is_named(address: Any, told: str) -> None:
         ShortTermMemoryManager(address)
 
 
-@pytest.mark.parametrize("address", ["memory://", "localhost:6379", "http://x", "", None])
+@each_row("address", ["memory://", "localhost:6379", "http://x", "", None])
 def test_a_store_on_redis_says_which_addresses_it_takes(address: Any) -> None:
     with pytest.raises(ValueError, match="redis://") as caught:
         RedisMemoryStore(address)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.errors import ExtractionError
 from orbiter.memory.extraction._model_answer import read_answer
@@ -20,7 +21,7 @@ def one(**fields: Any) -> str:
     return json.dumps({"facts": [{**MUNICH, **fields}]})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Sure! Here you are.",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.integrations.sdists import run_sdist_tests, unpacked_sdist
+from tests.rows import each_row
 
 pytest.importorskip("agents")
 
@@ -441,7 +442,7 @@ async def test_to_pop_costs_what_it_returns(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(read) <= 10 * len(popped)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_what_is_popped_is_the_same_however_little_is_read(seed: int) -> None:
     dice = random.Random(seed)
     kinds: list[Any] = [

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 pytest.importorskip("pydantic_ai.conversation_store")
 
@@ -325,8 +326,8 @@ def _turns(count: int, *, steps: int) -> list[ModelMessage]:
     return messages
 
 
-@pytest.mark.parametrize("budget", [1, 200, 500, 1_000, 3_000, 100_000])
-@pytest.mark.parametrize("steps", [0, 3])
+@each_row("budget", [1, 200, 500, 1_000, 3_000, 100_000])
+@each_row("steps", [0, 3])
 def test_a_trimmed_history_is_legal_and_ends_as_it_did(budget: int, steps: int) -> None:
     messages = _turns(6, steps=steps)
 

@@ -10,6 +10,7 @@ import openai
 import pytest
 from google import genai
 from tests.integrations.model_provider import Provider, running_provider
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory, sync
 from orbiter.memory.integrations._resent_history import find_new
@@ -297,7 +298,7 @@ def _items(text: str) -> list[MemoryItem]:
     return made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stored", "given", "new"),
     [
         ("", "q1 a1 q2", "q1 a1 q2"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tests.kit.journal_store import JournalStore
+from tests.rows import each_row
 
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
@@ -106,7 +107,7 @@ def test_each_class_is_held_to_its_own_word_not_its_parents() -> None:
     assert [_collected(cls) for cls in (Child, Full, SimpleAgain)] == [[], list(DECLARABLE), []]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "declared",
     [
         {"order": "neweest"},

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 from examples.toy_store import ToyStore
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, postgres_server, redis_server
 from tests.stores.conftest import postgres_dsn
 
@@ -157,7 +158,7 @@ def test_a_class_in_place_of_a_store_is_refused() -> None:
         as_agent_store(SQLiteMemoryStore)
 
 
-@pytest.mark.parametrize("name", ["add", "get", "search", "clear", "delete_many", "init"])
+@each_row("name", ["add", "get", "search", "clear", "delete_many", "init"])
 def test_a_store_whose_methods_are_not_coroutines_is_refused(name: str) -> None:
     store = OldestFirst()
     setattr(store, name, lambda *_, **__: None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
 from tests.messages._views import answered, called
+from tests.rows import each_row
 
 from orbiter.memory.errors import MessageError, QueryError
 from orbiter.memory.messages import (
@@ -43,7 +44,7 @@ def group(*ids: str, name: str = "look", arguments: Any = None) -> list[MemoryIt
     return [HumanMemory(content="Look."), AIMemory(content="", tool_calls=calls), *results]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_a_conversation_is_legal_and_whole_elsewhere(source: Format, target: Format) -> None:
     items = from_messages(CONVERSATIONS[source], source)
 
@@ -59,7 +60,7 @@ def test_a_conversation_is_legal_and_whole_elsewhere(source: Format, target: For
     ]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_what_only_one_provider_understands_is_not_sent_to_another(
     source: Format, target: Format
 ) -> None:
@@ -88,7 +89,7 @@ def test_a_turn_of_nothing_that_another_provider_understands_is_not_sent(target:
     assert to_messages(from_messages(messages, "anthropic"), "anthropic").messages == messages
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_system_text_reaches_every_provider(source: Format, target: Format) -> None:
     items = [SystemMemory(content="Be brief."), HumanMemory(content="Hello.")]
     written = to_messages(items, source)
@@ -109,8 +110,8 @@ def test_an_error_stays_an_error(pair: tuple[Format, Format]) -> None:
     assert [is_error for *_, is_error in answered(there)] == [False, False, True]
 
 
-@pytest.mark.parametrize("format", WITH_IDS)
-@pytest.mark.parametrize(
+@each_row("format", WITH_IDS)
+@each_row(
     "ids",
     [
         pytest.param(["functions.Bash:0", "functions.Bash:1"], id="odd characters"),
@@ -181,8 +182,8 @@ def test_gemini_calls_are_written_without_ids() -> None:
     ]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", ["", "fs read", "n" * 80, "名前"])
+@each_row("format", FORMATS)
+@each_row("name", ["", "fs read", "n" * 80, "名前"])
 def test_a_tool_name_the_provider_refuses_is_replaced(format: Format, name: str) -> None:
     written = to_messages(group("call_1", name=name), format).messages
 
@@ -190,8 +191,8 @@ def test_a_tool_name_the_provider_refuses_is_replaced(format: Format, name: str)
     assert [text for *_, text in outcomes(from_messages(written, format))] == ["result of call_1"]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize(
+@each_row("format", FORMATS)
+@each_row(
     "arguments",
     [
         "not json",

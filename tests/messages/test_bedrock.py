@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import pytest
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.messages import (
@@ -76,7 +76,7 @@ async def stored(messages: list[Message]) -> list[MemoryItem]:
         return await chat.items()
 
 
-@pytest.mark.parametrize("name", ASKED)
+@each_row("name", ASKED)
 async def test_what_a_user_shows_comes_back_and_is_legal_elsewhere(name: str) -> None:
     blocks, words = ASKED[name]
     messages = [{"role": "user", "content": [{"text": "See."}, *blocks]}, FINE]
@@ -115,7 +115,7 @@ def group(content: list[Message], **fields: Any) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize("name", RETURNED)
+@each_row("name", RETURNED)
 async def test_what_a_tool_returns_comes_back_and_is_legal_elsewhere(name: str) -> None:
     content, text = RETURNED[name]
     messages = group(content)

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from tests.messages import _samples
 from tests.messages._conversations import CONVERSATIONS, IDS
+from tests.rows import each_row
 
 from orbiter.memory.messages import FORMATS, Format, _parts, codec_for, codecs, format_of
 from orbiter.memory.messages.codec import Codec
@@ -68,7 +69,7 @@ TABLES: dict[str, Mapping[Format, object]] = {
 }
 
 
-@pytest.mark.parametrize("what", TABLES)
+@each_row("what", TABLES)
 def test_a_table_has_every_format(what: str) -> None:
     assert tuple(TABLES[what]) == FORMATS
 

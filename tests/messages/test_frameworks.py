@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from pydantic_ai import messages as pydantic_ai
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._strategies import damaged_conversations, histories, with_natives
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.messages import (
@@ -83,7 +84,7 @@ _LANGCHAIN: dict[str, list[BaseMessage]] = {
 }
 
 
-@pytest.mark.parametrize("name", _LANGCHAIN)
+@each_row("name", _LANGCHAIN)
 async def test_messages_of_langchain_come_back(name: str) -> None:
     messages = _LANGCHAIN[name]
 
@@ -186,7 +187,7 @@ def _timeless(messages: Sequence[pydantic_ai.ModelMessage]) -> list[Any]:
     return list(dumped)
 
 
-@pytest.mark.parametrize("name", _PYDANTIC_AI)
+@each_row("name", _PYDANTIC_AI)
 async def test_messages_of_pydantic_ai_come_back(name: str) -> None:
     messages = _PYDANTIC_AI[name]
 
@@ -271,7 +272,7 @@ _BEDROCK: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", _BEDROCK)
+@each_row("name", _BEDROCK)
 async def test_messages_of_bedrock_come_back(name: str) -> None:
     messages = _BEDROCK[name]
 

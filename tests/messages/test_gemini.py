@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.messages._conversations import GEMINI, RESULTS
 from tests.messages._views import answered, called, rewritten, said, there_and_back
+from tests.rows import each_row
 
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, ToolMemory
@@ -69,7 +70,7 @@ def test_responses_with_ids_answer_the_calls_of_those_ids() -> None:
     assert written[2]["parts"] == responses[::-1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "response",
     [
         pytest.param({"id": "fc-1", "response": {"output": "README.md"}}, id="with id"),

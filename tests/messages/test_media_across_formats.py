@@ -5,6 +5,7 @@ from itertools import permutations, product
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.conversation.tokens import count_tokens, estimate_tokens
 from orbiter.memory.messages import FORMATS, Format, from_messages, to_messages, validate
@@ -109,7 +110,7 @@ def sent(source: Format, target: Format, *blocks: Message) -> list[Message]:
     return written
 
 
-@pytest.mark.parametrize(("what", "pair"), list(product(MEDIA, PAIRS)))
+@each_row(("what", "pair"), list(product(MEDIA, PAIRS)))
 def test_what_a_person_shows_is_sent_to_every_provider(
     what: str, pair: tuple[Format, Format]
 ) -> None:
@@ -121,7 +122,7 @@ def test_what_a_person_shows_is_sent_to_every_provider(
     assert blocks_of(only) == [text(target, "What is"), shown[target], text(target, "this?")]
 
 
-@pytest.mark.parametrize(("what", "pair"), list(product(MEDIA, PAIRS)))
+@each_row(("what", "pair"), list(product(MEDIA, PAIRS)))
 def test_a_message_without_a_word_is_sent(what: str, pair: tuple[Format, Format]) -> None:
     source, target = pair
 
@@ -130,7 +131,7 @@ def test_a_message_without_a_word_is_sent(what: str, pair: tuple[Format, Format]
     assert blocks_of(only) == [MEDIA[what][target]]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_a_changed_text_is_sent_with_the_picture(source: Format, target: Format) -> None:
     (item,) = from_messages([message(source, text(source, "Old"), PICTURE[source])], source)
     item.content = "New"
@@ -140,7 +141,7 @@ def test_a_changed_text_is_sent_with_the_picture(source: Format, target: Format)
     assert blocks_of(only) == [text(target, "New"), PICTURE[target]]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_what_is_sent_is_counted(source: Format, target: Format) -> None:
     items = from_messages([message(source, text(source, "What?"), PICTURE[source])], source)
     there = from_messages(to_messages(items, target).messages, target)
@@ -156,7 +157,7 @@ def test_a_sound_is_sent_where_it_is_heard() -> None:
     assert blocks_of(sent("gemini", "openai", heard)[0]) == [sound]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "target", "block", "words"),
     [
         ("gemini", "anthropic", {"inlineData": {"mimeType": "audio/wav", "data": WAV}}, "[audio]"),

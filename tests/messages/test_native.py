@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.messages import Format, Message, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
@@ -109,7 +110,7 @@ def with_native(item: MemoryItem, format: Format, native: Any) -> MemoryItem:
     return item
 
 
-@pytest.mark.parametrize(("format", "native", "expected"), cases(HUMAN))
+@each_row(("format", "native", "expected"), cases(HUMAN))
 def test_a_person_stays_one_whatever_is_kept(
     format: Format, native: Any, expected: Message
 ) -> None:
@@ -118,7 +119,7 @@ def test_a_person_stays_one_whatever_is_kept(
     assert to_messages([item], format).messages == [expected]
 
 
-@pytest.mark.parametrize(("format", "native"), cases(MODEL))
+@each_row(("format", "native"), cases(MODEL))
 def test_the_model_calls_nothing_that_its_item_does_not(format: Format, native: Any) -> None:
     start, item = HumanMemory(content="Look."), AIMemory(content="Hello.")
     plain = to_messages([start, item], format)
@@ -137,7 +138,7 @@ def without_lists(messages: list[Message]) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize(("format", "native"), cases(TOOL))
+@each_row(("format", "native"), cases(TOOL))
 def test_a_result_answers_its_own_call_with_its_own_text(format: Format, native: Any) -> None:
     result = ToolMemory(content="done", tool_call_id="c")
     items = [HumanMemory(content="Look."), AIMemory(content="", tool_calls=[CALL]), result]
@@ -148,8 +149,8 @@ def test_a_result_answers_its_own_call_with_its_own_text(format: Format, native:
     assert to_messages(items, format) == plain
 
 
-@pytest.mark.parametrize("format", ["openai", "openai-responses"])
-@pytest.mark.parametrize("role", ["user", "assistant", "tool", "developer", 5])
+@each_row("format", ["openai", "openai-responses"])
+@each_row("role", ["user", "assistant", "tool", "developer", 5])
 def test_a_system_item_is_the_systems_or_the_developers(format: Format, role: Any) -> None:
     kept: Any = {"role": role} if format == "openai" else [{"role": role, "content": "Hello."}]
     item = with_native(SystemMemory(content="Be brief."), format, kept)

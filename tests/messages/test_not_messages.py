@@ -19,6 +19,7 @@ from tests.messages._shapes import (
     use,
     uses,
 )
+from tests.rows import each_row
 
 from orbiter.memory.messages import FORMATS, Format, validate
 
@@ -81,7 +82,7 @@ NONSENSE: dict[Format, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("format", "nonsense"),
     [
         pytest.param(format, nonsense, id=f"{format}-{number}")
@@ -96,8 +97,8 @@ def test_nonsense_is_reported_where_it_stands(format: Format, nonsense: Any) -> 
         assert place in [problem.index for problem in validate(messages, format)]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("messages", [None, 5, USER, "x"])
+@each_row("format", FORMATS)
+@each_row("messages", [None, 5, USER, "x"])
 def test_what_is_no_list_of_messages_is_reported(format: Format, messages: Any) -> None:
     problems = validate(messages, format)
 

@@ -6,6 +6,7 @@ import pytest
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._samples import ASK, CALLS_WITHOUT_IDS, RESULTS_WITHOUT_IDS
 from tests.messages._views import answered, called
+from tests.rows import each_row
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
@@ -29,8 +30,8 @@ def one_by_one(messages: list[Message], format: Format) -> list[MemoryItem]:
     return items
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("read", [from_messages, one_by_one])
+@each_row("format", FORMATS)
+@each_row("read", [from_messages, one_by_one])
 def test_results_without_ids_answer_calls_without_ids_in_order(read: Any, format: Format) -> None:
     messages = [
         ASK[format],

@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.messages._conversations import RESPONSES
 from tests.messages._views import answered, called, rewritten, said, there_and_back
+from tests.rows import each_row
 
 from orbiter.memory.conversation.tokens import count_tokens
 from orbiter.memory.conversation.windows import complete_tool_groups
@@ -136,7 +137,7 @@ def test_a_user_message_whose_type_is_none_is_the_users() -> None:
     assert said(items) == [("HumanMemory", "Hello.")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pair",
     [
         pytest.param((CUSTOM_CALL, CUSTOM_OUTPUT), id="custom tool"),

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from tests.messages._samples import ASK, UNREADABLE
+from tests.rows import each_row
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import FORMATS, Format, from_messages
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("format", "bad", "words"),
     [
         pytest.param(format, *case, id=f"{format}-{number}")
@@ -22,8 +23,8 @@ def test_a_message_that_cannot_be_read_is_named(format: Format, bad: Any, words:
         from_messages([ASK[format], bad], format)
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("messages", [ASK["openai"], "hi", None, 5])
+@each_row("format", FORMATS)
+@each_row("messages", [ASK["openai"], "hi", None, 5])
 def test_what_is_no_list_of_messages_is_told(format: Format, messages: Any) -> None:
     with pytest.raises(MessageError, match=r"write \[message\]"):
         from_messages(messages, format)

@@ -26,6 +26,7 @@ from tests.messages._shapes import (
     use,
     uses,
 )
+from tests.rows import each_row
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import FORMATS, Format, Message, Problem, validate
@@ -297,7 +298,7 @@ LEGAL: dict[Format, list[list[Message]]] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("format", "messages", "words", "index"),
     [
         pytest.param(format, *case, id=f"{format}-{number}")
@@ -313,7 +314,7 @@ def test_what_the_provider_refuses_is_reported(
     assert [p for p in problems if p.index == index and words in p.reason], problems
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("format", "messages"),
     [
         pytest.param(format, messages, id=f"{format}-{number}")

@@ -19,6 +19,7 @@ import httpx
 import pytest
 import trustme
 import yaml
+from tests.rows import each_row
 from tests.timing import HANG
 
 ROOT = Path(__file__).parents[2]
@@ -265,7 +266,7 @@ def test_proxies_say_that_they_are_one() -> None:
             assert "proxy_pass" not in block or "X-Forwarded-For" in block, page
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "Dockerfile",

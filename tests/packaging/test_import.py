@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 import orbiter.memory
 from orbiter.memory._lazy import install_command, lazy_pattern, missing_extra
@@ -204,8 +205,8 @@ def test_the_model_of_a_checkout_is_installed_from_it(
     assert command == f"pip install '{tmp_path}/models/minilm' '{tmp_path}[local]'"
 
 
-@pytest.mark.parametrize("package", ["orbiter.memory", "orbiter.memory.sync"])
-@pytest.mark.parametrize(
+@each_row("package", ["orbiter.memory", "orbiter.memory.sync"])
+@each_row(
     ("name", "way"),
     [
         ("Memory", "here it is `AgentMemory`, or without `await`"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.rows import each_row
 
 import orbiter.memory
 from docs import build_names
@@ -40,7 +41,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = orbiter.memory.Nothing  # type: ignore[attr-defined]  # that is the point
 
 
-@pytest.mark.parametrize("name", MODULES)
+@each_row("name", MODULES)
 def test_a_public_module_lists_its_names(name: str) -> None:
     try:
         module = importlib.import_module(name)

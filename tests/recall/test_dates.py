@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory.recall import _date_phrases
@@ -35,7 +36,7 @@ def _since(year: int, month: int, day: int) -> Span:
     return Span(start=datetime(year, month, day, tzinfo=UTC), end=NOW)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("on 7 May 2023", Span(2023, 5, 7)),
@@ -71,7 +72,7 @@ def test_a_date_is_read(text: str, expected: Span) -> None:
     assert spans(f"What did I do {text}", now=NOW) == (expected,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -106,7 +107,7 @@ def test_a_month_that_is_also_a_word_needs_something_that_makes_it_one() -> None
         assert [span.month for span in spans(text, now=NOW)] in ([3], [5])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "inside", "outside"),
     [
         ("two weeks ago", 14, 40),
@@ -134,7 +135,7 @@ def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> No
     assert closeness(_days_ago(outside), asked) == 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("between 1 and 10 May", (Span(None, 5, 1, last=10),)),
@@ -176,7 +177,7 @@ def test_a_time_may_reach_from_one_to_another(text: str, expected: tuple[Span, .
     assert spans(f"What did I do {text}?", now=NOW) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("on Oct 3", Span(None, 10, 3)),
@@ -222,7 +223,7 @@ def test_a_time_is_named_as_people_name_it(text: str, expected: Span) -> None:
 THURSDAY = datetime(2026, 11, 19, 15, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "first", "last"),
     [
         ("What did I do last weekend?", 14, 15),
@@ -267,7 +268,7 @@ def test_a_question_for_a_time_alone_is_about_the_very_time(
     assert all(closeness(at, question.times) for _, at in noons[first - 1 : last])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("day", "text", "saturday"),
     [
         (14, "last weekend", 7),
@@ -333,7 +334,7 @@ def test_what_may_be_a_day_or_a_month_is_both() -> None:
     assert asked == (Span(2023, 3, 10), Span(2023, 10, 3))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "What do I have to do today?",
@@ -368,7 +369,7 @@ def test_an_open_time_is_written_as_one() -> None:
     assert closeness(datetime(2024, 3, 2, tzinfo=UTC), [before]) == 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("last year", Span(2023)),
@@ -403,9 +404,7 @@ def test_several_times_are_all_read_once() -> None:
     assert spans(text, now=NOW) == (_from_to((2023, 5, 1), (2023, 6, 4)), Span(2023, 5, 1))
 
 
-@pytest.mark.parametrize(
-    ("day", "expected"), [(7, 1.0), (6, 1.0), (14, 1.0), (25, 0.5), (4, 0.5), (1, 0.0)]
-)
+@each_row(("day", "expected"), [(7, 1.0), (6, 1.0), (14, 1.0), (25, 0.5), (4, 0.5), (1, 0.0)])
 def test_a_day_is_spoken_of_on_it_and_in_the_week_after(day: int, expected: float) -> None:
     assert closeness(datetime(2023, 5, day, tzinfo=UTC), [Span(2023, 5, 7)]) == expected
 
@@ -534,7 +533,7 @@ def test_a_long_text_is_read_in_one_go(text: str) -> None:
     assert isinstance(spans(text, now=NOW), tuple)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("day", "expected"),
     [(-2, 0.5), (0, 1.0), (6, 1.0), (13, 1.0), (20, 0.5), (40, 0.0)],
 )
@@ -549,7 +548,7 @@ def test_a_part_of_a_month_is_spoken_of_in_it_and_in_the_week_after(
     assert str(asked) == "8 to 14 May 2023"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "begins", "ends"),
     [
         ("two weeks before August 11, 2023", (7, 24), (8, 5)),
@@ -572,7 +571,7 @@ def test_a_time_may_be_told_from_a_date(
     assert offsets(text) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("three weeks after the wedding?", Offset("the wedding", 21, 3.5)),
@@ -589,7 +588,7 @@ def test_a_time_may_be_told_from_an_event(text: str, expected: Offset) -> None:
     assert spans(f"What did I do {text}", now=NOW) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["after the wedding", "the day after tomorrow", "two weeks ago", "days after", "before"]
 )
 def test_without_a_distance_or_an_event_there_is_no_offset(text: str) -> None:
@@ -606,7 +605,7 @@ def test_an_offset_from_a_day_is_a_time() -> None:
     Offset("x", 1, 1, 2).from_day(datetime(9999, 12, 31, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "day"),
     [
         ("We married yesterday!", (2024, 6, 14)),

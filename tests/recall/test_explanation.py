@@ -7,6 +7,7 @@ import re
 import pytest
 from tests.recall.conftest import Opening
 from tests.recall.pools import NOW, START, ask, pool, turn
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, LocalEmbeddings, MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.model.reading import Verdict
@@ -160,7 +161,7 @@ async def test_at_most_fifty_are_told_of(mode: str) -> None:
     assert not {hit.item.id for hit in found} & {one.item.id for one in found.left_out}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "told"),
     [
         ("Where is the door code?", "looks for door, code"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.recall.pools import ask, column, pool, talk, turn
+from tests.rows import each_row
 
 from orbiter.memory.recall._candidate_pool import Pool
 from orbiter.memory.recall._features import has_evidence, standardise, terms_of
@@ -26,7 +27,7 @@ def test_few_values_are_compared_with_what_is_absent() -> None:
     assert standardise([0.0, 1.0])[0] < 0
 
 
-@pytest.mark.parametrize("values", [[], [0.0], [2.0] * 20, [None, None], [None, 0.0]])
+@each_row("values", [[], [0.0], [2.0] * 20, [None, None], [None, 0.0]])
 def test_where_nothing_differs_everything_is_average(values: list[float | None]) -> None:
     assert standardise(values) == [0.0] * len(values)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.agent._served import served
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, LocalEmbeddings
 from orbiter.memory.cli._sample_data import fill
@@ -129,7 +130,7 @@ async def test_the_sample_says_where_alice_lives() -> None:
     assert hits[0].relevance > 0.3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pair",
     [
         "where does alice live>where do I live",

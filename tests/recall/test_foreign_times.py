@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from tests.rows import each_row
 
 from orbiter.memory.recall._date_phrases import spans
 from orbiter.memory.recall._dates import Span
@@ -26,7 +26,7 @@ LAST_WEEKEND = Span(
 TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=10.5))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("Was habe ich am 3. Mai 2023 gemacht?", Span(2023, 5, 3)),
@@ -103,7 +103,7 @@ def test_a_time_is_read(text: str, expected: Span) -> None:
     assert expected in spans(text, now=NOW)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "english"),
     [
         ("Was war gestern?", "yesterday"),
@@ -126,7 +126,7 @@ def test_a_short_question_is_read_as_in_english(text: str, english: str) -> None
     assert spans(text, now=NOW) == spans(f"What did I do {english}?", now=NOW) != ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Who is Montag in the novel?",
@@ -148,7 +148,7 @@ def test_what_english_has_too_stays_english() -> None:
         assert in_english(text) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Wann ist mein Zahnarzttermin?",
@@ -175,7 +175,7 @@ def test_a_question_asks_when(text: str) -> None:
     assert read(text, now=NOW).asks_when
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Wo wohnt meine Schwester?",

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from benchmarks.recall_languages import below, ranks, read
 from tests.recall.conftest import Opening
+from tests.rows import each_row
 
 from orbiter.memory import MemoryItem, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
@@ -58,7 +59,7 @@ def test_the_language_of_a_text_is_told(language: str) -> None:
     assert len(others) <= 0.03 * len(texts), others
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Los Angeles",
@@ -77,7 +78,7 @@ def test_names_and_titles_leave_a_text_english(text: str) -> None:
     assert language_of(tokens(text), text) == "en"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("language", "forms"),
     [
         ("de", "katze katzen"),
@@ -107,7 +108,7 @@ def test_forms_of_a_word_have_one_stem(language: str, forms: str) -> None:
         assert stem_in(language, one) == stem_in(language, other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "parts"),
     [
         ("zahnarzttermin", ("zahnarzt", "termin")),
@@ -181,7 +182,7 @@ async def test_the_local_model_covers_english_and_little_else() -> None:
     assert covered["ru"] == covered["zh"] == 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("User lives in Oslo", "I live in Oslo"),

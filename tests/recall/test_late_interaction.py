@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.recall.pools import ask, pool, talk
+from tests.rows import each_row
 
 from orbiter.memory.recall import _rerank
 from orbiter.memory.recall._features import FeatureTable
@@ -101,8 +102,8 @@ class Noting(np.ndarray):  # type: ignore[misc,name-defined,unused-ignore]  # nu
         return np.asarray(self) @ other
 
 
-@pytest.mark.parametrize("count", [1, 20, 256])
-@pytest.mark.parametrize("length", [1, 8, 100, 256])
+@each_row("count", [1, 20, 256])
+@each_row("length", [1, 8, 100, 256])
 def test_no_product_is_large_enough_for_threads(count: int, length: int) -> None:
     dice = np.random.default_rng(count)
     question, words = (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.recall.conftest import Opening
 from tests.recall.pools import NOW, START, turn
+from tests.rows import each_row
 
 from orbiter.memory import (
     HumanMemory,
@@ -43,7 +44,7 @@ def _notes(count: int) -> list[MemoryItem]:
     ]
 
 
-@pytest.mark.parametrize("mode", ["best", "", None, 5, ["words"]])
+@each_row("mode", ["best", "", None, 5, ["words"]])
 async def test_an_unknown_mode_is_refused_with_the_four_there_are(mode: Any) -> None:
     async with SQLiteMemoryStore(":memory:") as store:
         with pytest.raises(QueryError, match="`hybrid`, `words`, `meaning` or `recent`"):

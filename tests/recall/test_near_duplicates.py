@@ -10,6 +10,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from tests.recall.conftest import Opening
+from tests.rows import each_row
 
 from orbiter.memory import (
     MemoryItem,
@@ -195,14 +196,14 @@ SERIES = {
 }
 
 
-@pytest.mark.parametrize("kind", SERIES)
-@pytest.mark.parametrize("count", [30, 120, 300])
+@each_row("kind", SERIES)
+@each_row("count", [30, 120, 300])
 def test_texts_that_differ_in_a_number_are_no_copies(kind: str, count: int) -> None:
     assert _floods(*[SERIES[kind](n) for n in range(count)]) == []
 
 
-@pytest.mark.parametrize("mode", ["words", "recent", "hybrid", "meaning"])
-@pytest.mark.parametrize("kind", SERIES)
+@each_row("mode", ["words", "recent", "hybrid", "meaning"])
+@each_row("kind", SERIES)
 async def test_every_one_of_a_series_can_be_recalled(kind: str, mode: RecallMode) -> None:
     texts = [SERIES[kind](n) for n in range(120)]
     async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(64)) as store:
@@ -245,8 +246,8 @@ LOGS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["words", "recent", "hybrid", "meaning"])
-@pytest.mark.parametrize("kind", LOGS)
+@each_row("mode", ["words", "recent", "hybrid", "meaning"])
+@each_row("kind", LOGS)
 async def test_log_lines_take_half_of_the_places_and_hide_nothing(
     kind: str, mode: RecallMode
 ) -> None:

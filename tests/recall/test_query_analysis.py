@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 
@@ -15,7 +16,7 @@ def _read(text: str, *speakers: str) -> Question:
     return read(text, speakers=speakers, now=NOW)
 
 
-@pytest.mark.parametrize("text", ["the annual plan", "Joann", "Anne", "ann_b", "Bannister", "benn"])
+@each_row("text", ["the annual plan", "Joann", "Anne", "ann_b", "Bannister", "benn"])
 def test_a_name_inside_another_word_is_no_name(text: str) -> None:
     assert _read(text, "Ann", "Ben").people == frozenset()
 
@@ -61,16 +62,14 @@ def test_a_name_is_found_without_its_accents() -> None:
     assert _read("Where does José live?", "José").people == {"josé"}
 
 
-@pytest.mark.parametrize(
-    "name", ["C++", "a.b", "(x)", "[", "\\d+", "J.R.", "Dr. No", "O'Neil", "x|y"]
-)
+@each_row("name", ["C++", "a.b", "(x)", "[", "\\d+", "J.R.", "Dr. No", "O'Neil", "x|y"])
 def test_a_name_is_no_pattern(name: str) -> None:
     if len(name) > 1:
         assert _read(f"Where does {name} live?", name, "Ben").people == {name.casefold()}
     assert _read("Where does axb 1 live?", name).people == frozenset()
 
 
-@pytest.mark.parametrize("name", ["Jess'", "Ann's", "Alı", "İrem", "Straße", "ΣΑΣ", "ſam", "Κ"])
+@each_row("name", ["Jess'", "Ann's", "Alı", "İrem", "Straße", "ΣΑΣ", "ſam", "Κ"])
 def test_a_name_with_odd_letters_is_read(name: str) -> None:
     for speaker in (name, name.lower(), name.upper(), name.casefold(), "Ali", "Jess", "Sam"):
         question = _read(f"Where do {name}, {name.upper()} and ali's live?", speaker)
@@ -91,7 +90,7 @@ def test_what_is_too_short_is_no_name(name: str) -> None:
     assert _read("A question I ask", name).people == frozenset()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["When did I?", " when was it", "How long ago was it?", "What year was it?", "On which day"],
 )
@@ -99,7 +98,7 @@ def test_a_question_asks_when(text: str) -> None:
     assert _read(text).asks_when
 
 
-@pytest.mark.parametrize("text", ["", "What did I do when it rained?", "Whenever", "Who?", "How?"])
+@each_row("text", ["", "What did I do when it rained?", "Whenever", "Who?", "How?"])
 def test_another_question_does_not_ask_when(text: str) -> None:
     assert not _read(text).asks_when
 

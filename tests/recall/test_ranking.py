@@ -3,8 +3,8 @@
 import random
 from datetime import timedelta
 
-import pytest
 from tests.recall.pools import START, ask, pool, talk, turn
+from tests.rows import each_row
 
 from orbiter.memory import MemoryItem
 from orbiter.memory.recall._features import FeatureTable
@@ -97,7 +97,7 @@ def test_different_speakers_do_not_repeat_each_other() -> None:
     assert _unrepeated(items) == {"a": ["d"], "b": [], "c": []}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("I am a vegetarian", "I am not a vegetarian"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import orbiter_memory_minilm
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import (
     AgentMemory,
@@ -188,8 +189,8 @@ async def test_without_the_local_model_there_is_no_reader(monkeypatch: pytest.Mo
     assert "reader" not in _parts(found)
 
 
-@pytest.mark.parametrize("text", ["x", "4", "茶", "🎉", "door " * 200_000], ids=len)
-@pytest.mark.parametrize("model", [LocalEmbeddings, HashEmbeddings])
+@each_row("text", ["x", "4", "茶", "🎉", "door " * 200_000], ids=len)
+@each_row("model", [LocalEmbeddings, HashEmbeddings])
 async def test_a_text_of_any_size_is_read(text: str, model: Any) -> None:
     async with SQLiteMemoryStore(":memory:", embeddings=model()) as store:
         await _filled(store, [NOTES[0], text])

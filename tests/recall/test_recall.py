@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START, turn
+from tests.rows import each_row
 
 from orbiter.memory import (
     HumanMemory,
@@ -202,7 +203,7 @@ async def test_recency_and_importance_move_items_when_they_have_a_weight(opened:
         assert 0 < points["recency"] < 3.0
 
 
-@pytest.mark.parametrize("importance", ["high", None, [1], 7, -3, True])
+@each_row("importance", ["high", None, [1], 7, -3, True])
 async def test_any_importance_counts_from_0_to_1(importance: Any) -> None:
     async with SQLiteMemoryStore(":memory:") as store:
         await store.add(turn("a", "tea", importance=importance))
@@ -341,7 +342,7 @@ async def test_a_long_item_is_shown_by_its_beginning() -> None:
         assert len(first) < 160
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "answer"),
     [
         ("我的门密码是什么？", "门密码是四七一一"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START, turn
+from tests.rows import each_row
 
 from orbiter.memory import (
     AgentMemory,
@@ -287,7 +288,7 @@ async def test_what_an_assistant_answered_is_more_relevant_than_what_was_asked(
     assert ASKED[answer][1] in context.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "asks"),
     [
         ("Where is the key?", True),
@@ -646,7 +647,7 @@ async def test_one_sentence_of_a_long_message_may_answer(local: LocalEmbeddings)
     assert next(hit.relevance for hit in train if hit.item.content == _SCATTERED) < 0.3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question",
     [
         "What did I do last week?",

@@ -161,6 +161,7 @@ async def test_where_nothing_is_found_nothing_is_read() -> None:
     assert reader.read == []
 
 
+# A warning is given once: a row is a case of its own.
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pytest
 from tests.recall.pools import ask, pool, talk
+from tests.rows import each_row
 
 from orbiter.memory.model.reading import Verdict
 from orbiter.memory.recall import _mode_search, _rerank, _signals
@@ -78,7 +79,7 @@ def test_two_signals_of_one_name_are_an_error() -> None:
         check_weights((PEOPLE, ASSISTANT), signals=(*SIGNALS, SIGNALS[0]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("module", "old", "new"),
     [
         (_rerank, "words=0.16", "wrods=0.16"),

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import recall_spread
 from benchmarks._matters import matters
 from tests.recall.conftest import MODELS, Opening
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
@@ -57,7 +58,7 @@ async def test_a_sequence_is_covered_over_time_and_told_in_its_order(
         assert hit.score == pytest.approx(sum(reason.points for reason in hit.why))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "matter"),
     [
         ("In which order did I repair the bike?", "did I repair the bike?"),
@@ -78,7 +79,7 @@ def test_the_words_that_ask_for_order_or_sum_are_not_searched_for(
     assert found.split() == matter.split()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "question",
     [
         "What did I order at the restaurant?",

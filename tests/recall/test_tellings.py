@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.recall.pools import talk, turn
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.recall._candidate_pool import is_talk, name_before_colon, names_in, speaker_of
@@ -46,7 +47,7 @@ async def test_the_one_who_is_asked_about_answers(telling: str, tmp_path: Path) 
             assert any("who is asked about" in reason.text for reason in hits[0].why)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         ("Caroline: I went home.", "Caroline"),

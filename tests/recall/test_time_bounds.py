@@ -3,6 +3,7 @@
 from datetime import UTC, date, datetime
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.recall._date_phrases import spans
@@ -12,7 +13,7 @@ from orbiter.memory.recall.time_bounds import parse_time, read_bound
 NOW = datetime(2026, 11, 19, 8, 30, tzinfo=UTC)  # a Thursday
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "begin", "end"),
     [
         ("Yesterday", "2026-11-18", "2026-11-19"),
@@ -48,7 +49,7 @@ def test_a_bound_is_the_time_that_a_question_means(phrase: str) -> None:
     assert not is_within(parse_time(phrase, is_end=True, now=NOW), asked)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "soon", "not yesterday", "yesterday's call", "Monday or Tuesday", "01/02/2026"],
 )

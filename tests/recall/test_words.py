@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory.text.words import (
@@ -125,17 +126,17 @@ DIFFERENT = [
 PAIRS = [pair for line in SAME for pair in pairwise(line.split())]
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@each_row(("one", "other"), PAIRS)
 def test_forms_of_a_word_are_one_term(one: str, other: str) -> None:
     assert stem(one) == stem(other)
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+@each_row(("one", "other"), DIFFERENT)
 def test_other_words_are_other_terms(one: str, other: str) -> None:
     assert stem(one) != stem(other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("Ann's", ["ann"]),
@@ -305,9 +306,7 @@ def test_a_passage_is_never_long(text: str) -> None:
         assert len(_squeezed(passage)) <= 16 * 300
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "Hello.", " two lines\nof text ", "word " * 150, "日本" * 100]
-)
+@each_row("text", ["", " ", "Hello.", " two lines\nof text ", "word " * 150, "日本" * 100])
 def test_a_short_text_is_its_own_passage(text: str) -> None:
     assert passages(text) == [text]
 
@@ -336,7 +335,7 @@ def test_what_has_commas_instead_of_spaces_is_cut_after_one() -> None:
     assert all(passage.endswith(",") for passage in cut[:-1])
 
 
-@pytest.mark.parametrize("space", ["\t", "\r", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1f"])
+@each_row("space", ["\t", "\r", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1f"])
 def test_any_space_tells_words_apart(space: str) -> None:
     cut = passages(space.join(f"w{n}" for n in range(2000)))
 
@@ -375,7 +374,7 @@ MEGABYTES = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(scaled(20))
-@pytest.mark.parametrize("name", MEGABYTES)
+@each_row("name", MEGABYTES)
 def test_a_megabyte_of_anything_is_read_in_one_go(name: str) -> None:
     text = MEGABYTES[name]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.rows import each_row
 from tests.seeds._examples import printed_by
 from tests.stores.conftest import postgres_dsn, postgres_server
 
@@ -96,8 +97,8 @@ def test_the_constructors_take_what_the_seed_says(
     store_class()  # opens nothing
 
 
-@pytest.mark.parametrize("store_class", STORES)
-@pytest.mark.parametrize(
+@each_row("store_class", STORES)
+@each_row(
     ("method", "defaults", "returns"),
     [
         ("add", {"item": inspect.Parameter.empty}, None),

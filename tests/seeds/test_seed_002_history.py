@@ -4,6 +4,7 @@ import inspect
 from datetime import UTC, datetime
 
 import pytest
+from tests.rows import each_row
 from tests.seeds._examples import printed_by
 
 from orbiter.memory import MemoryError
@@ -126,7 +127,7 @@ def test_a_given_list_is_not_the_historys_own() -> None:
     assert [entry.message for entry in history.MemoryList] == ["2", "3"]
 
 
-@pytest.mark.parametrize("size", [0, 1, 3, 10, 25])
+@each_row("size", [0, 1, 3, 10, 25])
 def test_size_is_enforced_by_constructor_window_and_add(size: int) -> None:
     entries: list[Memory] = [UserMem(str(number), number) for number in range(20)]
     newest = [entry.message for entry in entries][max(0, 20 - size) :]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 from tests.seeds._examples import printed_by
 
 import orbiter.memory
@@ -183,7 +184,7 @@ def test_generate_summary_has_the_seeds_signature() -> None:
     assert signature.return_annotation is SummaryResult
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "characters", "reason"),
     [
         (20, 0, ""),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, redis_server
 from tests.timing import until
 
@@ -128,7 +129,7 @@ def test_the_constructor_has_the_seeds_defaults() -> None:
     assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in parameters[2:])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "signature"),
     [
         ("connect", []),
@@ -294,7 +295,7 @@ async def test_no_redis_is_a_connection_error() -> None:
         await memory.add_interaction("note", "x")
 
 
-@pytest.mark.parametrize("timestamp", ["yesterday", "2026-13-45", "", float("nan"), object()])
+@each_row("timestamp", ["yesterday", "2026-13-45", "", float("nan"), object()])
 def test_a_timestamp_that_is_none_is_a_value_error(timestamp: Any) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         EpisodicMemory(interaction_type="note", content="x", timestamp=timestamp)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, redis_server
 from tests.timing import until
 
@@ -162,7 +163,7 @@ async def test_items_with_and_without_an_end_share_a_name(
         assert await lasts.count(metadata=ANN) == 1
 
 
-@pytest.mark.parametrize("hours", [0, -1, float("nan"), float("inf"), True, "1"])
+@each_row("hours", [0, -1, float("nan"), float("inf"), True, "1"])
 def test_a_lifetime_is_a_number_of_hours(hours: Any) -> None:
     with pytest.raises(ValueError, match="ttl_hours"):
         RedisMemoryStore(ttl_hours=hours)
@@ -218,7 +219,7 @@ async def test_names_do_not_see_each_other(redis_server: RedisServer) -> None:
         await store.close()
 
 
-@pytest.mark.parametrize("name", ["", "{a}", "a}", "{", "a\0", "x" * 257, "\ud800", None, 7])
+@each_row("name", ["", "{a}", "a}", "{", "a\0", "x" * 257, "\ud800", None, 7])
 def test_a_name_that_could_be_another_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="name"):
         RedisMemoryStore(name=name)

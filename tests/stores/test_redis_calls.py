@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from tests.crash._proxy import Proxy
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, redis_server, require_or_skip
 from tests.stores.test_redis import ANN, BOB, client, said, store
 from tests.timing import HANG, scaled, until
@@ -212,7 +213,7 @@ async def test_a_wrong_password_is_refused_at_once(redis_server: RedisServer) ->
     assert "wrong" not in str(caught.value).replace("WRONGPASS", "")
 
 
-@pytest.mark.parametrize("url", ["", None, "localhost", "http://localhost", "redis://h:x/0"])
+@each_row("url", ["", None, "localhost", "http://localhost", "redis://h:x/0"])
 def test_what_is_no_address_is_refused(url: Any) -> None:
     with pytest.raises(ValueError, match="redis"):
         RedisMemoryStore(url)

@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
 from tests.crash._proxy import Proxy
+from tests.rows import each_row
 from tests.servers.databases import RedisServer, require_or_skip
 from tests.servers.redis_topologies import RedisCluster
 from tests.stores.test_redis import ANN, said
@@ -297,7 +298,7 @@ def test_the_options_are_ours_and_not_of_the_driver() -> None:
     assert str(address) == "redis://host/2?wait_replicas=2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "error"),
     [
         ("wait_replicas=0", "`wait_replicas` must be a whole number from 1 to 100, not `0`"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.backends import registry
@@ -62,7 +63,7 @@ def test_a_scheme_that_is_taken_is_refused(scheme: str) -> None:
         register_store(scheme, ToyStore)
 
 
-@pytest.mark.parametrize("scheme", ["", "Toy", "to y", "toy://", 7])
+@each_row("scheme", ["", "Toy", "to y", "toy://", 7])
 def test_what_cannot_begin_a_url_is_refused(scheme: str) -> None:
     with pytest.raises(QueryError, match="not a valid scheme"):
         register_store(scheme, ToyStore)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import (
     HumanMemory,
@@ -77,7 +78,7 @@ async def test_a_forgotten_await_is_named(store: Any) -> None:
     forgotten.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "told"),
     [
         (lambda: SQLiteMemoryStore("sqlite:///agent.db"), "db_path"),

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import HumanMemory, MemoryMetadata, ShortTermMemoryManager, SQLiteMemoryStore
 from orbiter.memory.backends.sql.operations import Operations
@@ -121,7 +122,7 @@ def test_the_repr_names_the_file() -> None:
     assert repr(SQLiteMemoryStore()) == "SQLiteMemoryStore(':memory:')"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "named"),
     [
         ({"db_path": ""}, "db_path"),

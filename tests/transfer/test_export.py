@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.rows import each_row
 
 from orbiter.memory import (
     AgentMemory,
@@ -297,7 +298,7 @@ async def test_a_conversation_keeps_its_title_in_notes(alice: ScopedMemory, tmp_
     assert "-a-trip-" in note.name
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["=1", "  =1", "\u00a0\u200b@x", "＝1", "＋1", "－1", "＠x", "'x", "''", "\tx", " \r\n-1"],
 )
@@ -306,7 +307,7 @@ def test_a_cell_that_could_be_a_formula_is_quoted_and_can_be_read_back(text: str
     assert safe_cell(safe_cell(text)) == f"''{text}"  # one is added, one can be taken away
 
 
-@pytest.mark.parametrize("text", ["x", "1-1", " x", "a=b", "it's", ""])
+@each_row("text", ["x", "1-1", " x", "a=b", "it's", ""])
 def test_a_plain_cell_is_left_as_it_is(text: str) -> None:
     assert safe_cell(text) == text
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.rows import each_row
 from tests.transfer._import import everything, lines, places, take
 
 from orbiter.memory import AgentMemory
@@ -234,7 +235,7 @@ async def test_one_date_of_a_column_tells_how_all_are_written(
     assert times["tea"] == datetime(2026, 1, 2, 15, 15, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cell",
     [
         "2026-02-01T00:00:00Z", "2026-02-01", "20260201", "2026/2/1", "1.2.2026", "1.2.26 0:00",
@@ -251,7 +252,7 @@ def test_a_clock_has_seconds_and_a_year_of_two_digits_is_near_today() -> None:
     assert spreadsheet_time("1.2.71") == datetime(1971, 2, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("cell", ["", "soon", "32.1.2026", "12", "1.2.2026 25:00", True, None])
+@each_row("cell", ["", "soon", "32.1.2026", "12", "1.2.2026 25:00", True, None])
 def test_what_is_no_time_is_none(cell: object) -> None:
     assert spreadsheet_time(cell) is None
 

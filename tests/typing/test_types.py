@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, assert_type
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import (
     AIMemory,
@@ -64,7 +65,7 @@ async def test_the_public_names_have_the_types_they_claim() -> None:
 
 
 # Were a name that is not there no error for mypy, the comments would be: they were of no use.
-@pytest.mark.parametrize(
+@each_row(
     "load",
     [
         lambda: agent.Typo,  # type: ignore[attr-defined]

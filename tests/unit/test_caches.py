@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 
 import pytest
+from tests.rows import each_row
 
 import orbiter.memory.recall  # noqa: F401 - loads the modules whose caches are looked at
 from orbiter.memory.backends.sqlite.term_index import _short, token
@@ -136,8 +137,8 @@ def test_a_cache_counts_what_it_holds_and_gives_up_the_oldest() -> None:
     assert asked == [*texts, texts[0]]  # the first one was given up
 
 
-@pytest.mark.parametrize("cache", _caches(), ids=lambda cache: cache.__name__)
-@pytest.mark.parametrize(
+@each_row("cache", _caches(), ids=lambda cache: cache.__name__)
+@each_row(
     "text",
     [
         "hi",

@@ -4,6 +4,7 @@ import pytest
 from benchmarks.legal import faults
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory, count_tokens
 from orbiter.memory.conversation import complete_tool_groups, last_rounds, rounds, trim_to_budget
@@ -60,7 +61,7 @@ def test_a_negative_number_of_rounds_is_refused() -> None:
         last_rounds([], -1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "kept"),
     [
         ([ai("x", "1"), tool("1")], ["x", "result 1"]),

@@ -2,6 +2,7 @@ import builtins
 import inspect
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory import errors
 
@@ -10,7 +11,7 @@ def _errors() -> list[type[Exception]]:
     return [getattr(errors, name) for name in errors.__all__]
 
 
-@pytest.mark.parametrize("error", _errors())
+@each_row("error", _errors())
 def test_each_error_is_ours_and_also_a_builtin(error: type[Exception]) -> None:
     assert issubclass(error, errors.MemoryError)
     if error is not errors.MemoryError:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.rows import each_row
 
 from orbiter.memory.model.facts import (
     FactMemory,
@@ -257,7 +258,7 @@ def test_a_less_trusted_source_never_takes_over_unseen() -> None:
     assert conflicts_in([said, fact("Berlin", valid_from=3, recorded_at=3, source="web")]) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "end", "shown"),
     [
         (datetime(2024, 3, 1, tzinfo=UTC), None, "since 1 Mar 2024"),
@@ -280,7 +281,7 @@ def test_dates_are_shown_as_people_say_them(
     assert dated(FactSpan(one, start, end)) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "shown"),
     [
         ("Berlin", "Berlin"),
@@ -309,7 +310,7 @@ def test_a_fact_comes_back_as_it_was() -> None:
     assert record["valid_from"] == "2024-01-02T00:00:00.000000+00:00"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"key": ""},

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import parse_where
@@ -34,7 +35,7 @@ ITEM = HumanMemory(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "matches"),
     [
         ({}, True),
@@ -150,7 +151,7 @@ def test_a_filter_means_what_it_states(where: Any, matches: bool) -> None:
     assert Query(where={"$not": where}).matches(ITEM) is not matches
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "told"),
     [
         ([("n", 1)], "`where` must be a dict"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
 from orbiter.memory.conversation.history import History, Memory, ResponseMem, ToolCall, UserMem
@@ -118,9 +119,7 @@ def test_converting_twice_gives_the_same_items() -> None:
     assert history.to_items() == history.to_items()
 
 
-@pytest.mark.parametrize(
-    "note", [3, {"ids": 3}, {"unasked": [1]}, {"iso": "never"}, {"role": []}, {"args": {}}]
-)
+@each_row("note", [3, {"ids": 3}, {"unasked": [1]}, {"iso": "never"}, {"role": []}, {"args": {}}])
 def test_a_note_that_is_not_ours_is_left_alone(note: Any) -> None:
     whose = MemoryMetadata(extra={"history": note})
     item = AIMemory(content="hi", tool_calls=[{"id": "c", "name": "f"}], metadata=whose)
@@ -160,7 +159,7 @@ def test_a_history_shows_counts_and_compares_its_entries() -> None:
     assert history != History([UserMem("ho", 1)], size=3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "entry",
     [
         Memory("hi", object(), "user"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.rows import each_row
 
 from orbiter.memory import base
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
@@ -84,7 +85,7 @@ def test_forked_processes_make_different_ids() -> None:
     assert done.stdout.strip() == "True"
 
 
-@pytest.mark.parametrize(("old", "new"), list(permutations(MemoryStatus, 2)))
+@each_row(("old", "new"), list(permutations(MemoryStatus, 2)))
 def test_only_three_status_moves_are_allowed(old: MemoryStatus, new: MemoryStatus) -> None:
     item = HumanMemory(content="hi", status=old)
     before = item.updated_at
@@ -105,7 +106,7 @@ def test_moving_to_the_same_status_is_no_move(status: MemoryStatus) -> None:
         HumanMemory(content="hi", status=status).transition(status)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "instant"),
     [
         (datetime(2025, 1, 1, 12), datetime(2025, 1, 1, 12, tzinfo=UTC)),  # noqa: DTZ001 - naive is UTC
@@ -143,7 +144,7 @@ def test_a_time_beyond_the_calendar_is_refused() -> None:
         HumanMemory(content="", created_at=early)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "told"),
     [
         ({"content": "ab\0c"}, r"content\n.*U\+0000 at position 2"),
@@ -345,7 +346,7 @@ def test_a_users_own_field_is_checked_on_the_way_into_a_store() -> None:
         validated_copy(Gauge(content="", value=float("nan")))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "update",
     [
         {"content": "a\0b"},

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory.model.validation import Json
@@ -108,13 +109,13 @@ def token_of(value: str) -> str:
     return token
 
 
-@pytest.mark.parametrize(("kind", "value"), VALUES)
+@each_row(("kind", "value"), VALUES)
 def test_a_value_becomes_one_token_of_its_kind(kind: str, value: str) -> None:
     assert hashed(value).startswith(f"[{kind}:")
     assert TOKEN.fullmatch(hashed(value))
 
 
-@pytest.mark.parametrize(("kind", "line"), LINES, ids=lambda part: part[0])
+@each_row(("kind", "line"), LINES, ids=lambda part: part[0])
 def test_one_value_has_one_token_however_it_is_written(kind: str, line: list[str]) -> None:
     assert len({token_of(value) for value in line}) == 1
 
@@ -173,18 +174,18 @@ def test_two_values_have_two_tokens() -> None:
     assert len({token_of(line[0]) for _, line in LINES}) == len(LINES)
 
 
-@pytest.mark.parametrize("text", NEGATIVES)
+@each_row("text", NEGATIVES)
 def test_a_number_that_is_nobodys_stays(text: str) -> None:
     assert hashed(text) == text
     assert hashed(f"({text}), {text}.") == f"({text}), {text}."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "frame", ["{}", "call {} now", "<{}>", '"{}",', "({})", "tel:{};x", "电话：{}。谢谢",
               "联系{}谢谢", "まで{}へ", "a\n{}\nb", "**{}**", "{}, {}", "| {} | {} |",
               "ring {} 2 times", "{}!"],
 )  # fmt: skip
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value"),
     [("email", "ann@example.com"), ("phone", "+49 30 1234567"), ("phone", "030 1234567"),
      ("phone", "(415) 555-2671"), ("card", "4111 1111 1111 1111"), ("card", "4111111111111111"),
@@ -246,7 +247,7 @@ def test_a_token_is_the_documented_keyed_hash() -> None:
     assert PIIHasher(KEY.decode(), tenant="acme")("ann@example.com") == f"[email:{digest[:20]}]"
 
 
-@pytest.mark.parametrize("key", [b"", "", b"short", "a" * 15, None, 32, bytearray(32)])
+@each_row("key", [b"", "", b"short", "a" * 15, None, 32, bytearray(32)])
 def test_there_is_no_token_without_a_key(key: bytes) -> None:
     with pytest.raises(ValueError, match=r"at least 16 bytes.*`secrets\.token_bytes\(32\)`"):
         PIIHasher(key, tenant="acme")
@@ -355,7 +356,7 @@ HOSTILE = ["%40", "%25", "\u200b", "&#64;", "&a", "a@\n", "a@b\n", "=\n", "a\n",
 # It takes a second. Were the time to grow with the square of the text, it would take minutes.
 @pytest.mark.slow
 @pytest.mark.timeout(scaled(60))
-@pytest.mark.parametrize("unit", HOSTILE)
+@each_row("unit", HOSTILE)
 def test_time_grows_with_the_text_only(unit: str) -> None:
     text = (unit * 250_000)[:250_000]
 

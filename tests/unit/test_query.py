@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryMetadata, MemoryStatus
 from orbiter.memory.errors import QueryError
@@ -11,7 +12,7 @@ from orbiter.memory.model import Query
 ANN = HumanMemory(content="Straße 7, 100% sure", metadata=MemoryMetadata(user_id="ann"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "matches"),
     [
         (Query(), True),
@@ -47,7 +48,7 @@ def test_a_text_is_found_inside_any_other(before: str, text: str, after: str) ->
         assert Query(text=text.upper()).matches(item)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "told"),
     [
         ({"limit": -1}, "`limit` must be 0 or more, not -1"),

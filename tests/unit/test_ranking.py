@@ -2,6 +2,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.text.ranking import for_prompt, fuse_ranks, recency
@@ -68,12 +69,12 @@ TELLING = (
 )
 
 
-@pytest.mark.parametrize("text", FILLER)
+@each_row("text", FILLER)
 def test_what_is_only_polite_is_filler(text: str) -> None:
     assert is_filler(text)
 
 
-@pytest.mark.parametrize("text", TELLING)
+@each_row("text", TELLING)
 def test_what_tells_something_is_no_filler(text: str) -> None:
     assert not is_filler(text)
 

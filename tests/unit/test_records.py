@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 from tests.transfer._moving import odd_items
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
@@ -34,7 +35,7 @@ def test_a_record_comes_back_from_its_line() -> None:
     assert again.digest == record().digest
 
 
-@pytest.mark.parametrize("one", odd_items(40, seed=3), ids=lambda one: one.memory_type)
+@each_row("one", odd_items(40, seed=3), ids=lambda one: one.memory_type)
 def test_an_item_of_any_kind_comes_back_from_its_line(one: MemoryItem) -> None:
     line = Record(one).to_line()
 
@@ -90,7 +91,7 @@ def test_a_kind_that_nobody_knows_keeps_every_field() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "",
@@ -122,8 +123,8 @@ def test_versions_of_another_item_are_refused() -> None:
 _EPISODE = EpisodicMemory(interaction_type="note", content="hi", platform="mail", ttl_hours=3.5)
 
 
-@pytest.mark.parametrize("metadata", [{}, {"to": ["ann", {"cc": None}]}])
-@pytest.mark.parametrize("content", ["", "plain", "with \x7f and \n"])
+@each_row("metadata", [{}, {"to": ["ann", {"cc": None}]}])
+@each_row("content", ["", "plain", "with \x7f and \n"])
 def test_a_stored_episode_is_read_as_the_model_reads_it(content: str, metadata: Any) -> None:
     memory = EpisodicMemory(interaction_type="note", content=content, metadata=metadata)
     body = memory.model_dump_json()
@@ -136,7 +137,7 @@ def test_a_stored_episode_is_read_as_the_model_reads_it(content: str, metadata: 
     assert read.model_dump_json() == body
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed",
     [
         {"id": "7"},

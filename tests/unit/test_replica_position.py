@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.backends.postgres.pool import PostgresOptions, read_options
 from orbiter.memory.backends.postgres.replicas import Replicas
@@ -73,7 +74,7 @@ def test_several_processes_see_all_writes_however_the_address_is_written(
     assert read_options(address).dsn == read_options(before + after).dsn
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "postgresql://h/db?replicas=a:1&replica_sees=own",

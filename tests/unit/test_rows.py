@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from tests.rows import each_row
 
 from orbiter.memory.backends.sql import rows
 from orbiter.memory.backends.sql.rows import Row, decode, encode, iso
@@ -94,7 +95,7 @@ def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
     assert thorough
 
 
-@pytest.mark.parametrize("value", ["Oslo", 3, None, ["Oslo", "Bergen"], {"city": {"in": "Norway"}}])
+@each_row("value", ["Oslo", 3, None, ["Oslo", "Bergen"], {"city": {"in": "Norway"}}])
 def test_facts_of_one_row_share_nothing(value: object) -> None:
     fact = FactMemory(
         key="home",
@@ -129,8 +130,8 @@ def test_a_fact_whose_key_was_made_invalid_by_hand_is_no_fact() -> None:
     assert not isinstance(decode(as_read(by_hand)), FactMemory)
 
 
-@pytest.mark.parametrize("change", [None, {"native": {"openai": {"name": "Ann"}}}])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("change", [None, {"native": {"openai": {"name": "Ann"}}}])
+@each_row("kind", KINDS)
 def test_a_second_look_writes_the_same_row(
     kind: type[MemoryItem], change: dict[str, object] | None
 ) -> None:
@@ -142,8 +143,8 @@ def test_a_second_look_writes_the_same_row(
     assert encode(item) == quick
 
 
-@pytest.mark.parametrize("metadata", [MemoryMetadata(), WHO, TOLD])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("metadata", [MemoryMetadata(), WHO, TOLD])
+@each_row("kind", KINDS)
 def test_a_row_is_written_to_an_export_as_its_item_is(
     kind: type[MemoryItem], metadata: MemoryMetadata
 ) -> None:
@@ -157,13 +158,13 @@ def test_a_plain_item_that_names_another_kind_becomes_one() -> None:
     assert type(found) is HumanMemory
 
 
-@pytest.mark.parametrize("break_it", [
+@each_row("break_it", [
     lambda item: item.__dict__.update(content="\ud800"),
     lambda item: item.__dict__.update(id=""),
     lambda item: item.__dict__.update(version=0),
     lambda item: item.metadata.extra.update(tags={1}),
 ])  # fmt: skip
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_what_was_spoiled_behind_its_back_is_refused(
     kind: type[MemoryItem], break_it: Callable[[MemoryItem], None]
 ) -> None:

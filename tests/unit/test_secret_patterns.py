@@ -6,6 +6,7 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory.text.secret_patterns import FORMATS, redact_secrets
@@ -120,7 +121,7 @@ How do I reset my password: step 1, open the menu|const token = await getToken()
 """.strip().replace("\n", "|").split("|")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOKENS)
+@each_row("name", TOKENS)
 def test_a_token_of_a_published_format_is_redacted(name: str) -> None:
     for token in TOKENS[name]:
         for text in (token, f"it is {token}, ok?", f"KEY={token}\nmore", rf'{{"a": "x\n{token}"}}'):
@@ -138,7 +139,7 @@ def test_every_format_says_where_it_is_published_and_can_be_looked_for() -> None
         assert each.literals
 
 
-@pytest.mark.parametrize("text", ASSIGNED)
+@each_row("text", ASSIGNED)
 def test_what_is_assigned_to_the_name_of_a_secret_is_redacted(text: str) -> None:
     new = redact_secrets(f"first {text}\nthen")
 
@@ -149,7 +150,7 @@ def test_what_is_assigned_to_the_name_of_a_secret_is_redacted(text: str) -> None
     assert redact_secrets(new) == new
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each_row("text", ORDINARY)
 def test_ordinary_text_stays(text: str) -> None:
     assert redact_secrets(text) == text
 
@@ -186,6 +187,6 @@ HOSTILE = ["password for a ", "password is ", "api key ", "mot de passe : ", 'pa
 # It takes seconds at most. Were the time to grow with the square, it would take hours.
 @pytest.mark.slow
 @pytest.mark.timeout(scaled(60))
-@pytest.mark.parametrize("unit", HOSTILE)
+@each_row("unit", HOSTILE)
 def test_time_grows_with_the_text_only(unit: str) -> None:
     redact_secrets((unit * 250_000)[:250_000])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import HANG
 
 from orbiter.memory import (
@@ -38,7 +39,7 @@ def result(id: str) -> ToolMemory:
     return ToolMemory(content="found", tool_call_id=id)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "told"),
     [
         ({"message_threshold": -1}, "message_threshold"),
@@ -213,7 +214,7 @@ async def test_a_conversation_of_which_nothing_is_said_is_a_failure() -> None:
         await generate_summary(talk(9), config, ByTemplate(Summarise=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "kept"),
     [
         ("<think>\nA plan.\n</think>\n\nThey met.", "They met."),
@@ -313,7 +314,7 @@ async def test_the_cost_of_rolling_does_not_grow_with_the_history() -> None:
     assert len(set(sizes[1:])) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "index", "cut"),
     [
         ([HumanMemory(content="a"), AIMemory(content="b"), HumanMemory(content="c")], 2, 2),

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each_row
 from tests.timing import scaled
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory, count_tokens
@@ -9,7 +10,7 @@ from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, item_tokens,
 from orbiter.memory.errors import QueryError
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "least", "most"),
     [
         ("", 0, 0),
@@ -57,7 +58,7 @@ def test_text_a_block_repeats_is_counted_once() -> None:
     assert item_tokens(with_blocks) == item_tokens(item)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "item",
     [
         AIMemory(
@@ -112,7 +113,7 @@ def test_a_conversation_costs_a_little_more_than_its_items() -> None:
     assert count_tokens(items, counter=lambda _: 10) == CONVERSATION_TOKENS + 2 * 14
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("budget", "wants", "shares"),
     [
         (100, {"a": 10, "b": 20}, {"a": 10, "b": 20}),
@@ -142,9 +143,7 @@ def test_a_negative_budget_is_refused() -> None:
 
 
 @pytest.mark.timeout(scaled(20))
-@pytest.mark.parametrize(
-    "piece", ["a", "Ab", "a1", "-", "=", "a ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa="]
-)
+@each_row("piece", ["a", "Ab", "a1", "-", "=", "a ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa="])
 def test_the_estimate_takes_time_in_proportion_to_the_text(piece: str) -> None:
     text = piece * (2**20 // len(piece))
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rows import each_row
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
 from orbiter.memory.agent.inputs import labels, within
@@ -77,7 +78,7 @@ def test_the_filter_finds_just_what_is_of_the_source(item: MemoryItem, label: st
     assert _fits(from_source(label), item) == is_of
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "level"),
     [("human", 5), ("item", 5), ("fact", 5), ("ai", 4), ("tool", 3), ("scraped", 3)],
 )
@@ -127,7 +128,7 @@ def test_no_later_label_lifts_what_came_from_the_web() -> None:
     assert named.extra == {"source": "user", "trust": 5}
 
 
-@pytest.mark.parametrize("value", [0, 6, "everyone", "USER", True, None, 2.5])
+@each_row("value", [0, 6, "everyone", "USER", True, None, 2.5])
 def test_a_level_that_there_is_not_is_refused(value: Any) -> None:
     with pytest.raises(QueryError, match="must be one of `user`, `agent`, `tool`"):
         read_trust(value)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.rows import each_row
 
 from orbiter.memory.backends.vector.approximate import Candidates
 from orbiter.memory.backends.vector.matrix import VectorMatrix
@@ -152,8 +153,8 @@ SUBSETS = {
 }
 
 
-@pytest.mark.parametrize("apart", [1, 1000], ids=["close keys", "keys far apart"])
-@pytest.mark.parametrize("name", SUBSETS)
+@each_row("apart", [1, 1000], ids=["close keys", "keys far apart"])
+@each_row("name", SUBSETS)
 def test_every_subset_is_searched_exactly(name: str, apart: int) -> None:
     vectors, towards = _random(3000), _random(1, seed=1)[0]
     matrix = VectorMatrix(16)
@@ -217,7 +218,7 @@ def test_a_rank_decides_between_equals() -> None:
     assert [key for key, _ in matrix.nearest([1.0, 0.0], 3)] == [2, 3, 1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("vectors", "told"),
     [
         ([[1.0, 2.0]], "3 numbers, not 2"),
@@ -261,7 +262,7 @@ def test_other_things_that_cannot_be_are_refused() -> None:
     assert len(matrix) == 0
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-40, 1.0, 1e30, 1e300])
+@each_row("scale", [1e-300, 1e-40, 1.0, 1e30, 1e300])
 def test_no_vector_is_too_long_or_too_short(scale: float) -> None:
     matrix = VectorMatrix(2)
     matrix.put(1, [[3 * scale, 4 * scale]])
@@ -354,7 +355,7 @@ def test_ranks_given_with_many_keys_replace_those_they_had() -> None:
         matrix.put_many([1], same[:1], ranks=[0, 1])
 
 
-@pytest.mark.parametrize("count", [0, 1, 1_041, 1_042, 2_500])
+@each_row("count", [0, 1, 1_041, 1_042, 2_500])
 def test_a_product_in_parts_has_the_score_of_every_row(count: int) -> None:
     dice = np.random.default_rng(count)
     rows = dice.standard_normal((count, 384), np.float32)
