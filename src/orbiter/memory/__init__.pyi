@@ -1,5 +1,5 @@
 """Written by `docs/build_names.py` from the table of names."""
-# ruff: noqa: I001 - in the order of the table
+
 
 from orbiter.memory.agent import AgentMemory as AgentMemory
 from orbiter.memory.agent import Chat as Chat
