@@ -14,7 +14,6 @@ def stub() -> str:
     """Return the text of the stub."""
     lines = [
         '"""Written by `docs/build_names.py` from the table of names."""',
-        "# ruff: noqa: I001 - in the order of the table",
         "",
     ]
     for module, names in orbiter.memory._NAMES.items():  # noqa: SLF001 - ours

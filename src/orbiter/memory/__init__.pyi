@@ -1,6 +1,5 @@
 """Written by `docs/build_names.py` from the table of names."""
 
-
 from orbiter.memory.agent import AgentMemory as AgentMemory
 from orbiter.memory.agent import Chat as Chat
 from orbiter.memory.agent import ScopedMemory as ScopedMemory
