@@ -26,6 +26,31 @@ __all__ = ["postgres_dsn", "postgres_server", "redis_server"]
 
 Open = Callable[..., AgentMemory]
 
+DOORS = frozenset(("postgres", "redis", "memory", "http"))
+EVERY_DOOR = frozenset(
+    f"test_{name}"
+    for name in (
+        *("as_of", "chat", "counts", "entry_pages", "erase", "errors", "events", "evict", "facts"),
+        *("forget_permanently", "idempotency", "random_histories", "redaction", "scope"),
+        *("telemetry", "turn_killed", "urls", "users"),
+    )
+)
+"""Modules of what depends on the store, or on the way to a server: they run through each.
+
+All others ask what is decided above the stores, so SQLite alone answers in `make test`, and the
+others in `make test-full`.
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-full` what another store has no part in."""
+    folder = Path(__file__).parent
+    for item in items:
+        if item.path.parent == folder and item.path.stem not in EVERY_DOOR:
+            parameters = getattr(item, "callspec", None)
+            if parameters and not DOORS.isdisjoint(map(str, parameters.params.values())):
+                item.add_marker(pytest.mark.full)
+
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:

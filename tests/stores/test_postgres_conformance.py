@@ -52,6 +52,7 @@ class TestWhole(StoreConformance):
 
 
 class TestPartitioned(TestWhole):
+    is_variant = True
     partitions = 4
     model_settings = settings(TestWhole.model_settings, max_examples=10)
 

@@ -30,6 +30,7 @@ def pooler(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
 
 
 class TestPooled(WholeContract):
+    is_variant = True
     model_settings = settings(WholeContract.model_settings, max_examples=5)
 
     @pytest.fixture(scope="class")

@@ -46,6 +46,7 @@ class TestOneServer(StoreConformance):
 
 
 class TestClusterWithATTL(TestOneServer):
+    is_variant = True
     ttl_hours = 1.0
     model_settings = settings(TestOneServer.model_settings, max_examples=10)
 

@@ -12,6 +12,7 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 
 
 class TestInMemory(StoreConformance):
+    is_variant = True
     capabilities = Capabilities(
         durable=False,
         shared=False,
