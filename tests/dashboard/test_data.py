@@ -41,6 +41,19 @@ async def test_the_page_offers_every_format_and_its_links_work(
     assert "Ben" not in table.text
 
 
+async def test_an_erasure_removes_what_the_map_of_an_earlier_version_kept(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    file = Path(f"{memory.url.removeprefix('sqlite:///')}.map.json")
+    file.write_text("{}")
+
+    erased = await Visitor(client(await served())).send("/ui/data/erase", ANN, typed="ann")
+
+    assert "nothing is left" in erased.text
+    assert not file.exists()
+
+
 async def test_a_server_that_only_shows_blames_no_key(
     memory: AgentMemory, keys: KeyFile, served: Served, client: Client
 ) -> None:

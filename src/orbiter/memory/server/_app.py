@@ -124,7 +124,7 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
         server: ServerState = app.state.orbiter
-        server.jobs.after_erasure.append(lambda: note_erasure(server.memory, server.keys))
+        server.jobs.after_erasure.append(lambda: note_erasure(server.memory))
 
 
 _CALLED = (

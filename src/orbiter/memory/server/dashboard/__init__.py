@@ -7,8 +7,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyStore
-from orbiter.memory.server.dashboard import map_page
 from orbiter.memory.server.dashboard.scope_cache import forget_figures
 from orbiter.memory.server.dashboard.templating import HERE
 
@@ -23,8 +21,6 @@ _MODULES = (
     "context_lab",
     "playground_page",
     "facts_page",
-    "map_page",
-    "graph_page",
     "users_page",
     "review_page",
     "fact_review",
@@ -34,10 +30,9 @@ _MODULES = (
 )
 
 
-async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
-    """Keep nothing from before somebody was erased: no name that is offered, no place on a map."""
+async def note_erasure(memory: AgentMemory) -> None:
+    """Drop what is cached of *memory*, as names of somebody who was erased may be in it."""
     forget_figures(memory)
-    await map_page.note_erasure(memory, keys)
 
 
 def routes() -> list[BaseRoute]:

@@ -44,8 +44,6 @@ NAVIGATION = (
             ("/memories", "Memories", "list", "l"),
             ("/chats", "Chats", "chat", "c"),
             ("/facts", "Facts", "fact", "f"),
-            ("/map", "Map", "map", "m"),
-            ("/graph", "Graph", "graph", "g"),
         ),
     ),
     (
