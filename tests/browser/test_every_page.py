@@ -137,7 +137,7 @@ async def test_the_menu_of_a_phone_closes_and_a_chat_begins_with_what_was_said(
 
 
 async def test_the_button_of_the_theme_says_what_it_does(site: str, look: Look) -> None:
-    visit = await look(f"{site}/doctor", dark=True)
+    visit = await look(f"{site}/users", dark=True)
     button = visit.page.locator(".side [data-theme-toggle]")
 
     await expect(button).to_have_text("Light theme")

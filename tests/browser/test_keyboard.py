@@ -126,7 +126,7 @@ async def test_letters_go_from_page_to_page(site: str, look: Look) -> None:
     page = visit.page
     await page.keyboard.press("Escape")  # out of the search box
 
-    for key, path in (("f", "/facts"), ("c", "/chats"), ("o", "/doctor"), ("h", "/")):
+    for key, path in (("f", "/facts"), ("c", "/chats"), ("u", "/users"), ("h", "/")):
         await page.keyboard.press("g")
         await page.keyboard.press(key)
         await page.wait_for_url(f"{site}{path}")

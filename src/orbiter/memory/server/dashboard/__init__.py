@@ -25,8 +25,7 @@ _MODULES = (
     "review_page",
     "fact_review",
     "data_page",
-    "doctor_page",
-    "slow_parts",
+    "store_checks",
 )
 
 

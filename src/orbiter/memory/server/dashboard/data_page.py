@@ -1,12 +1,12 @@
-"""The page of memories on the move: into the store, out of it, and gone for good."""
+"""The page of data: import, export, limit, erase, audit log, jobs, health of the store."""
 
 from starlette.responses import Response
 
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.dashboard.facts_page import scope_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number, scope_of
 from orbiter.memory.server.dashboard.slow_parts import slow_part
+from orbiter.memory.server.dashboard.store_checks import checks_of
 from orbiter.memory.transfer.formats.registry import EXPORTS, import_formats, label
 from orbiter.memory.wire import operations_of
 
@@ -34,6 +34,7 @@ async def data(ask: Ask) -> Data:
         "export_query": {"everyone": "" if owner else "true", **ask.scope},
         "max_import": ask.server.settings.max_import,
         "is_bound": bool(scope_of(ask.principal.scope)),
+        "checks": await checks_of(ask),
         **await _jobs(ask),
     }
 

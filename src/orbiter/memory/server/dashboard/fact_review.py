@@ -13,9 +13,9 @@ from orbiter.memory.model.facts import (
     holding,
 )
 from orbiter.memory.model.facts.assertion import assertion_text
-from orbiter.memory.server.dashboard.facts_page import read_facts, scope_of
+from orbiter.memory.server.dashboard.facts_page import read_facts
 from orbiter.memory.server.dashboard.memory_page import _page_data as memory_data
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, scope_of
 
 __all__ = ["conflicts_among", "draft_of", "pages", "sides_of"]
 

@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.facts import FactEntry, FactMemory, by_key, dated, show_value
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, scope_of
 
-__all__ = ["as_moment", "pages", "read_facts", "scope_of"]
+__all__ = ["as_moment", "pages", "read_facts"]
 
 
 pages = Pages()
@@ -54,11 +54,6 @@ async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactM
         if cursor is None:
             return facts, True
     return facts, False
-
-
-def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
-    """Return the ids that *metadata* names."""
-    return {name: value for name, value in Query(metadata=metadata).wanted.items() if value}
 
 
 @pages.page("/facts", "facts.html", title="Facts")

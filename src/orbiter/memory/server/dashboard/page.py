@@ -15,7 +15,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
@@ -25,12 +24,13 @@ from starlette.routing import BaseRoute, Route
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.templating import render, to_json
 from orbiter.memory.server.http.scopes import check_names, handle_of
 from orbiter.memory.server.http.state import ServerState
 
-__all__ = ["Answer", "Ask", "Data", "Pages", "Toast", "as_page"]
+__all__ = ["Answer", "Ask", "Data", "Pages", "Toast", "as_number", "as_page", "scope_of"]
 
 
 Data = dict[str, object]
@@ -60,7 +60,6 @@ NAVIGATION = (
             ("/review", "Review", "check", "v"),
             ("/users", "Users", "people", "u"),
             ("/data", "Data", "data", "d"),
-            ("/doctor", "Doctor", "pulse", "o"),
         ),
     ),
 )
@@ -159,14 +158,22 @@ class Ask:
         check_names((name, value.strip()) for name, value in pairs)
         return dict(pairs)
 
-    def frame(self, title: str, path: str) -> Data:
-        """Return what every whole page needs."""
+    def common(self) -> Data:
+        """Return what every template is given."""
         return {
+            "scope": self.scope,
+            "scope_query": f"?{urlencode(self.scope)}" if self.scope else "",
+            "may_write": self.may("write"),
+            "may_admin": self.may("admin"),
+        }
+
+    def frame(self, title: str, path: str) -> Data:
+        """Return what the template of a whole page is given."""
+        return {
+            **self.common(),
             "title": title,
             "here": path,
             "navigation": NAVIGATION,
-            "scope": self.scope,
-            "scope_query": f"?{urlencode(self.scope)}" if self.scope else "",
             "pills": [
                 (name, value, self._wider(path, [name])) for name, value in self.scope.items()
             ],
@@ -174,9 +181,6 @@ class Ask:
             "twin": f"{twin_of(path)}?{self.request.url.query}",
             "token": self.server.token_for(self.principal),
             "principal": self.principal,
-            "may_write": self.may("write"),
-            "may_admin": self.may("admin"),
-            "store_url": self.server.memory.url,
         }
 
     def _wider(self, path: str, without: list[str]) -> str:
@@ -207,7 +211,13 @@ def as_number(name: str, text: str, default: int, *, least: int, most: int) -> i
     return value
 
 
-Give = Callable[[Ask], Awaitable[Data | Toast | Answer | Response]]
+def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
+    """Return the ids that *metadata* names."""
+    return {str(name): value for name, value in Query(metadata=metadata).wanted.items() if value}
+
+
+Result = Data | Toast | Answer | Response
+Give = Callable[[Ask], Awaitable[Result]]
 
 
 def twin_of(path: str) -> str:
@@ -227,21 +237,12 @@ class Pages:
         def add(give: Give) -> Give:
             async def html(request: Request) -> Response:
                 ask = Ask(request)
-                result = await give(ask)
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                values = {**ask.frame(title, path), **answer.data}
-                # What is shown may be long; nobody else waits while it is written.
-                text = await asyncio.to_thread(render, template, values)
-                return HTMLResponse(text, answer.status, dict(answer.headers))
+                return await _respond(
+                    await give(ask), lambda data: _html(template, ask.frame(title, path), data)
+                )
 
             async def twin(request: Request) -> Response:
-                result = await give(Ask(request))
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                return await asyncio.to_thread(_as_json, answer)
+                return await _respond(await give(Ask(request)), _json)
 
             self.routes += [Route(path, html), Route(twin_of(path), twin)]
             return give
@@ -260,19 +261,9 @@ class Pages:
                     raise AccessError(_refused(ask, role))
                 if verb != "GET":
                     await ask.form()  # refuses an empty name of a scope, whatever the part reads
-                result = await give(ask)
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                common: dict[str, Any] = {
-                    "scope_query": f"?{urlencode(ask.scope)}" if ask.scope else "",
-                    "scope": ask.scope,
-                    "may_write": ask.may("write"),
-                    "may_admin": ask.may("admin"),
-                }
-                values = {**common, **answer.data}
-                text = await asyncio.to_thread(render, template, values) if template else ""
-                return HTMLResponse(text, answer.status, dict(answer.headers))
+                return await _respond(
+                    await give(ask), lambda data: _html(template, ask.common(), data)
+                )
 
             self.routes.append(Route(path, piece, methods=[verb]))
             return give
@@ -280,8 +271,23 @@ class Pages:
         return add
 
 
-def _as_json(answer: Answer) -> Response:
-    return JSONResponse(to_json(answer.data), answer.status)
+async def _respond(result: Result, write: Callable[[Data], Response]) -> Response:
+    """Return the response for what a page gave; a long page is written in a thread."""
+    if isinstance(result, Response):
+        return result
+    answer = _answer(result)
+    response = await asyncio.to_thread(write, answer.data)
+    response.status_code = answer.status
+    response.headers.update(answer.headers)
+    return response
+
+
+def _html(template: str | None, common: Data, data: Data) -> Response:
+    return HTMLResponse(render(template, {**common, **data}) if template else "")
+
+
+def _json(data: Data) -> Response:
+    return JSONResponse(to_json(data))
 
 
 def _refused(ask: Ask, role: Role) -> str:
@@ -292,16 +298,10 @@ def _refused(ask: Ask, role: Role) -> str:
 
 def _answer(result: Data | Toast | Answer) -> Answer:
     if isinstance(result, Toast):
-        toast = result
-        undo = {"undo": toast.undo, "target": toast.target} if toast.undo else {}
-        event = {"orbiter:say": {"value": toast.message, **undo}}
-        return Answer(toast.data, headers={"HX-Trigger": to_header(event)})
+        undo = {"undo": result.undo, "target": result.target} if result.undo else {}
+        event = {"orbiter:say": {"value": result.message, **undo}}  # ASCII, as headers are
+        return Answer(result.data, headers={"HX-Trigger": json.dumps(event)})
     return result if isinstance(result, Answer) else Answer(result)
-
-
-def to_header(events: Mapping[str, object]) -> str:
-    """Return events as htmx reads them from a header, in ASCII."""
-    return json.dumps(events)
 
 
 def as_page(problem: Response, request: Request) -> Response:

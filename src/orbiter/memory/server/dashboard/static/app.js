@@ -156,6 +156,22 @@ document.addEventListener("htmx:afterRequest", ({ detail: { xhr, target, success
   const asked = asking.get(xhr);
   if (!successful && asked?.at?.isConnected && document.activeElement === document.body) asked.at.focus();
 });
+
+// A slow part streams comments about its progress, `<!-- 30/120 -->`, until it is there.
+document.addEventListener("htmx:beforeRequest", ({ detail: { xhr, target } }) => {
+  const panel = document.createElement("div");
+  panel.className = "panel stack tight";
+  panel.dataset.bar = "";
+  panel.innerHTML = '<p class="row spread"><span>Working</span><span class="meta number"></span></p><progress aria-label="Progress"></progress>';
+  xhr.addEventListener("progress", () => {
+    const [done, total] = xhr.responseText.match(/<!-- \d+\/\d+ -->/g)?.at(-1).match(/\d+/g).map(Number) ?? [];
+    if (done === undefined || !target) return;
+    if (!panel.isConnected) target.prepend(panel);
+    panel.querySelector(".meta").textContent = total ? `${Math.round((100 * done) / total)} %` : done ? `${done} so far` : "";
+    if (total) Object.assign(panel.querySelector("progress"), { max: total, value: done });
+  });
+  xhr.addEventListener("loadend", () => panel.remove());
+});
 const LANDING = "[data-focus], h2, h3, .notice, .memory-text, .panel";
 document.addEventListener("htmx:afterSettle", ({ detail: { xhr, target } }) => {
   const asked = asking.get(xhr);
