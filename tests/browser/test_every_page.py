@@ -6,11 +6,13 @@ from tests.browser._sample import CHAT_ID
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.server.dashboard.page import NAVIGATION
+from orbiter.memory.server.dashboard.templating import environment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-MENU = [path for _, links in NAVIGATION for path, *_ in links]
+MENU: list[str] = [
+    path for _, links in vars(environment().globals["ui"])["navigation"] for path, *_ in links
+]
 
 
 async def _paths(memory: AgentMemory) -> list[str]:

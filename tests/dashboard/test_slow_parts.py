@@ -43,9 +43,10 @@ async def test_an_erasure_streams_its_progress_and_then_its_proof(
     visitor = Visitor(http)
     page = await visitor.look("/data")
     headers = {"X-Orbiter-Token": visitor.token, "HX-Request": "true"}
-    asked = {"params": {"user_id": "ann"}, "data": {"typed": "ann"}, "headers": headers}
 
-    async with http.stream("POST", "/ui/data/erase", **asked) as answer:
+    async with http.stream(
+        "POST", "/ui/data/erase?user_id=ann", data={"typed": "ann"}, headers=headers
+    ) as answer:
         pieces = answer.aiter_text()
         first = await anext(pieces)
         page = await visitor.look("/data")

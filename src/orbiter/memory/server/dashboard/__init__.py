@@ -14,7 +14,7 @@ __all__ = ["note_erasure", "routes"]
 
 _MODULES = (
     "overview_page",
-    "home_page",
+    "memories_page",
     "memory_page",
     "chats_page",
     "recall_lab",
@@ -25,7 +25,7 @@ _MODULES = (
     "review_page",
     "fact_review",
     "data_page",
-    "store_checks",
+    "store_health",
 )
 
 

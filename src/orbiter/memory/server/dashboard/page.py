@@ -11,7 +11,6 @@ Nothing else in here knows requests; whose memories a page shows is settled by `
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,40 +29,21 @@ from orbiter.memory.server.dashboard.templating import render, to_json
 from orbiter.memory.server.http.scopes import check_names, handle_of
 from orbiter.memory.server.http.state import ServerState
 
-__all__ = ["Answer", "Ask", "Data", "Pages", "Toast", "as_number", "as_page", "scope_of"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Data",
+    "Pages",
+    "Toast",
+    "as_float",
+    "as_number",
+    "as_page",
+    "scope_of",
+]
 
 
 Data = dict[str, object]
 """What a template is given, and what the JSON twin tells."""
-
-NAVIGATION = (
-    (
-        "Memory",
-        (
-            ("/", "Overview", "home", "h"),
-            ("/memories", "Memories", "list", "l"),
-            ("/chats", "Chats", "chat", "c"),
-            ("/facts", "Facts", "fact", "f"),
-        ),
-    ),
-    (
-        "Labs",
-        (
-            ("/recall", "Recall lab", "search", "r"),
-            ("/context", "Context lab", "layers", "x"),
-            ("/playground", "Playground", "play", "p"),
-        ),
-    ),
-    (
-        "Manage",
-        (
-            ("/review", "Review", "check", "v"),
-            ("/users", "Users", "people", "u"),
-            ("/data", "Data", "data", "d"),
-        ),
-    ),
-)
-"""The pages in the menu: address, name, icon, and the key after `g`."""
 
 _OF_A_SCOPE = ("cursor", "before", "chat")
 """What an address says that means something else, or nothing, in a wider scope."""
@@ -73,19 +53,6 @@ _WIDER = {"/chat": "/chats"}
 
 
 _FOR_PROGRAMS = ("/v1", "/mcp", "/ui", "/static", "/healthz", "/readyz", "/metrics")
-_QUOTED = re.compile(r"`([^`]*)`")
-_HEADLINES = {
-    400: "Bad request",
-    403: "Not allowed with this key",
-    404: "Page not found",
-    413: "Request too large",
-    422: "Invalid request",
-    429: "Too many requests",
-    500: "Internal error",
-    501: "Not supported by this store",
-    503: "The store does not respond",
-    504: "Timeout",
-}
 
 
 @dataclass(frozen=True)
@@ -144,6 +111,10 @@ class Ask:
         """Return what the address says *name* is."""
         return self.request.query_params.get(name, default)
 
+    def texts(self, **defaults: str) -> dict[str, str]:
+        """Return what the address says for each name, and the default of one that it leaves out."""
+        return {name: self.text(name) or default for name, default in defaults.items()}
+
     def number(self, name: str, default: int, *, least: int = 0, most: int = 10**6) -> int:
         """Return a number of the address, or raise `QueryError`."""
         return as_number(name, self.text(name), default, least=least, most=most)
@@ -173,7 +144,6 @@ class Ask:
             **self.common(),
             "title": title,
             "here": path,
-            "navigation": NAVIGATION,
             "pills": [
                 (name, value, self._wider(path, [name])) for name, value in self.scope.items()
             ],
@@ -208,6 +178,17 @@ def as_number(name: str, text: str, default: int, *, least: int, most: int) -> i
         value = least - 1
     if not least <= value <= most:
         raise QueryError(f"`{name}` must be a number from {least} to {most:,}, not `{text[:40]}`")
+    return value
+
+
+def as_float(name: str, text: str, *, most: float) -> float:
+    """Return the number from 0 to *most* that *text* is, or raise `QueryError`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise QueryError(f"`{name}` must be a number from 0 to {most:g}, not `{text[:40]}`")
     return value
 
 
@@ -316,26 +297,12 @@ def as_page(problem: Response, request: Request) -> Response:
     is_opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if is_for_program or not is_opened or "hx-request" in request.headers:
         return problem
-    status = problem.status_code
-    problem_data = json.loads(bytes(problem.body))
-    frame = Ask(request).frame("Problem", path)
     data = {
-        **frame,
+        **Ask(request).frame("Problem", path),
         "scope": {},
         "twin": "",
-        "status": status,
-        "headline": _HEADLINES.get(status, "Request failed"),
-        "detail": _sentence(_detail(str(problem_data.get("detail", "")), path)),
+        "status": problem.status_code,
+        "detail": json.loads(bytes(problem.body)).get("detail") or "",
     }
     kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}
-    return HTMLResponse(render("error.html", data), status, kept)
-
-
-def _detail(text: str, path: str) -> str:
-    """Return what went wrong; of a page that does not exist, its address rather than that again."""
-    return f"there is no page at `{path[:200]}`" if text == "not found" else text
-
-
-def _sentence(text: str) -> str:
-    sentence = _QUOTED.sub(r"“\1”", f"{text[:1].upper()}{text[1:]}")
-    return sentence if sentence.endswith((".", "!", "?")) or not sentence else f"{sentence}."
+    return HTMLResponse(render("error.html", data), problem.status_code, kept)

@@ -100,6 +100,11 @@ def _code(text: str) -> Markup:
     return Markup("").join(code.format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
+def _sentence(text: str) -> Markup:
+    """Return a message of ours as a sentence, for what went wrong."""
+    return _code(f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}")
+
+
 def _ago(moment: datetime) -> str:
     """Return how long ago, or how far ahead, in words of one unit."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -175,6 +180,7 @@ def environment() -> Environment:
         "count": _count,
         "kind": _kind,
         "pretty": _pretty,
+        "sentence": _sentence,
         "size": _size,
         "source": source_of,
         "verbatim": _verbatim,

@@ -338,9 +338,12 @@ for (const kind of ["focusin", "input"]) {
     offering = setTimeout(() => offer(field), kind === "input" ? 200 : 0);
   });
 }
-// A form with data-reset-on-success is empty once the server has taken it.
-document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful && event.target.matches?.("form[data-reset-on-success]")) event.target.querySelector("textarea").value = "";
+// A form with data-reset-on-success is empty once the server has taken it; one with a long text keeps the rest.
+document.addEventListener("htmx:afterRequest", ({ target, detail: { successful } }) => {
+  if (!successful || !target.matches("form[data-reset-on-success]")) return;
+  const text = target.querySelector("textarea");
+  if (text) text.value = "";
+  else target.reset();
 });
 
 // Times are told as they are for the reader, with the zone; the page itself has them in UTC.

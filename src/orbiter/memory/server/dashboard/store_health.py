@@ -1,12 +1,14 @@
-"""The section `Health` of the page of data: checks of the store and the server, and their cure.
+"""Health of the store and the server: counts for every reader, checks for administrators.
 
-It is for administrators of the whole store. Nothing secret is shown.
+The checks are the section `Health` of the page of data. Nothing secret is shown.
 """
 
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.diagnostics import (
     Check,
     check_contents,
@@ -21,9 +23,47 @@ from orbiter.memory.server.dashboard.page import Ask, Data, Pages, scope_of
 from orbiter.memory.server.dashboard.slow_parts import slow_part
 from orbiter.memory.server.http.browser_security import is_loopback
 
-__all__ = ["checks_of", "pages"]
+__all__ = ["Health", "checks_of", "health_of", "pages"]
 
 pages = Pages()
+
+_BACKENDS = {"postgres": "Postgres", "redis": "Redis", "memory": "In memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How much there is, where, and whether anything waits."""
+
+    memories: int
+    forgotten: int | None
+    backend: str
+    model: str | None
+    bytes: int | None = None
+    unembedded: int = 0
+    unindexed: int = 0
+    embedding_error: str | None = None
+
+
+async def health_of(ask: Ask) -> Health:
+    """Return what a reader may know of the store: all of it only who may see everyone's."""
+    core, scheme = session_of(ask.handle).core, ask.server.memory.url.partition(":")[0]
+    own = await ask.handle.stats()
+    health = Health(
+        own.items,
+        own.forgotten,
+        next((name for start, name in _BACKENDS.items() if scheme.startswith(start)), "SQLite"),
+        core.embeddings.name if core.embeddings is not None else None,
+    )
+    stats = None if scope_of(ask.handle.scope) else await _stats(ask)
+    if stats is None:
+        return health
+    return replace(
+        health,
+        bytes=stats.bytes,
+        unembedded=stats.unembedded,
+        unindexed=stats.unindexed,
+        embedding_error=stats.embedding_error,
+    )
 
 
 async def checks_of(ask: Ask) -> list[Check] | None:
