@@ -1,6 +1,7 @@
 """Chats: all conversations, and one of them with its window and its summary drawn on it."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -72,12 +73,9 @@ def _scope_of(info: ConversationInfo) -> Data:
 
 def _counted(chats: list[ConversationInfo], name: str) -> dict[str, int]:
     """Return how many chats each has, who has most first."""
-    counts: dict[str, int] = {}
-    for each in chats:
-        who = getattr(each.metadata, name)
-        if who is not None:
-            counts[who] = counts.get(who, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: -pair[1])[:12])
+    names = Counter(getattr(each.metadata, name) for each in chats)
+    del names[None]
+    return dict(names.most_common(12))
 
 
 async def _title(ask: Ask, info: ConversationInfo) -> str:

@@ -5,7 +5,6 @@ one scope, so whoever may see everyone's first chooses whose.
 """
 
 import json
-import re
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import urlencode
 
@@ -95,7 +94,7 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         fact for fact in facts if fact.status == "accepted" and fact.recorded_at <= known
     )
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
-    named.sort(key=_natural)
+    named.sort(key=str.casefold)
     skip = min(ask.number("skip", 0, most=MAX_FACTS), len(named))
     page_keys = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
     axis = axis_of(
@@ -128,12 +127,6 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         "opened": opened or only,
         **(await history_of(ask, only, known_at=known_at) if only else {"history": None}),
     }
-
-
-def _natural(key: str) -> list[tuple[int, int, str]]:
-    """Return how a key is sorted: `city_2` is before `city_10`."""
-    pieces = re.findall(r"([0-9]{1,18})|([^0-9]+|.)", key.casefold(), re.DOTALL)
-    return [(0, int(number), "") if number else (1, 0, text) for number, text in pieces]
 
 
 # Changes
