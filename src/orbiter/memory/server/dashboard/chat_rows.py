@@ -1,4 +1,4 @@
-"""A conversation as it is drawn: one row for each message, a call and its results in one.
+"""Rows of a conversation: one for each message, a tool call with its results in one.
 
 Pure functions. What belongs together is together also where results came late; what has lost its
 other half is shown as what it is.

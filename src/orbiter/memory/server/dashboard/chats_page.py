@@ -210,7 +210,7 @@ async def _sent(talk: Conversation, by: str, size: int) -> list[MemoryItem]:
 
 
 def _place(timeline: Spoken, sent: list[MemoryItem]) -> str:
-    """Tell where the window begins, as seen from this page."""
+    """Return where the window begins, as seen from this page."""
     if timeline.window_at is not None:
         return "here"
     if any(row.is_sent and row.role != "system" for row in timeline.rows):

@@ -37,7 +37,7 @@ async def snippets_for(ask: Ask) -> list[Snippet]:
 
 
 def _store_file(ask: Ask) -> str | None:
-    """Return the file that is served. Without keys, whoever asks is on this computer."""
+    """Return the file that is served. Without keys, the reader is on this computer."""
     path = str(getattr(ask.server.memory.store, "db_path", ":memory:"))
     return None if path == ":memory:" else str(Path(path).absolute())
 

@@ -109,7 +109,7 @@ def _task(asked: Mapping[str, str]) -> Task:
         query=asked["q"].strip(),
         chat=asked["chat"].strip(),
         budget=as_number("budget", budget, 0, least=1, most=_MAX_BUDGET),
-        format=format,  # type: ignore[arg-type]  # told above
+        format=format,  # type: ignore[arg-type]  # checked above
         memory_limit=as_number("memory_limit", limit, 0, least=0, most=_MAX_MEMORIES),
         min_trust=asked["min_trust"],
     )

@@ -1,4 +1,4 @@
-"""What is decided about facts on the page of what waits: contradictions and proposals.
+"""Decisions about facts on the page of review: contradictions and drafts.
 
 A proposal that was turned down leaves a row with a way back, where the store keeps versions.
 """
@@ -49,7 +49,7 @@ def _words(fact: FactMemory) -> str:
 
 
 async def draft_of(ask: Ask, fact: FactMemory, facts: list[FactMemory]) -> Data:
-    """Return a proposal beside what holds now and what it is taken from."""
+    """Return a draft with the current value and the memories that it is taken from."""
     own = scope_of(fact.metadata)
     same = [each for each in facts if each.key == fact.key and scope_of(each.metadata) == own]
     known = max(each.recorded_at for each in same)

@@ -1,11 +1,11 @@
 """The page of facts: a time line per key, and two times to look at it from.
 
 `as_of` is a moment of the world, `known_at` one of the knowledge about it. Facts are of exactly
-one scope, so whoever may see everyone's first chooses whose.
+one scope, so a reader who may see everyone's first chooses a user.
 """
 
 import json
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from orbiter.memory.agent import ScopedMemory
@@ -13,6 +13,7 @@ from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.facts import FactEntry, FactMemory, by_key, dated, show_value
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.recall.time_bounds import read_bound
 from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, scope_of
 
@@ -23,7 +24,7 @@ pages = Pages()
 
 PAGE = 1_000
 MAX_FACTS = 5_000
-"""Assertions that are read at most; a scope of more is told so."""
+"""Assertions that are read at most; the page says if there are more."""
 _MAX_KEYS = 100
 _MAX_SCOPES = 60
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
@@ -31,7 +32,7 @@ _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
 
 _QUOTED = 3
 _AT_ONCE = 20
-"""Assertions that are told at a time."""
+"""Assertions of a history that are shown at a time."""
 
 
 async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactMemory], bool]:
@@ -200,25 +201,8 @@ async def retract(ask: Ask) -> Toast:
 
 
 def as_moment(name: str, text: str) -> datetime | None:
-    """Return the moment that a field holds, `None` for an empty one, or raise `QueryError`.
-
-    A date is the beginning of its day; without a zone, it is UTC.
-    """
-    said = text.strip()
-    if not said:
-        return None
-    try:
-        moment = (
-            datetime.combine(date.fromisoformat(said), time())
-            if len(said) == len("2026-03-01")
-            else datetime.fromisoformat(said)
-        )
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise QueryError(
-            f"`{name}` is not a valid date: `{said[:40]}`; write it as `2026-03-01` or "
-            "`2026-03-01T12:30`"
-        ) from None
+    """Return the time that a field names, `None` for an empty one, or raise `QueryError`."""
+    return read_bound(name, text.strip() or None)
 
 
 def as_field(moment: datetime | None) -> str:
@@ -239,7 +223,7 @@ async def history(ask: Ask) -> Data:
 async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: int = 0) -> Data:
     """Return assertions of a key, the newest first, with who said so and from what.
 
-    Those are told that are *earlier* than so many newer ones.
+    The *earlier* newest ones are skipped.
     """
     view = ask.handle.facts if known_at is None else ask.handle.as_of(known_at).facts
     entries: list[Data] = []

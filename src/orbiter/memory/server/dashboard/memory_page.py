@@ -161,7 +161,7 @@ async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
 
 
 async def _full_page_data(ask: Ask, *, query: str = "") -> Data:
-    """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
+    """Return all of the page, with related memories and the rank for a question."""
     data = await _page_data(ask)
     item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
@@ -192,7 +192,7 @@ async def _page_data(ask: Ask) -> Data:
 
 
 async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
-    """Return the fields again with what was typed in them, beside what is stored by now."""
+    """Return the form again with what was typed, and what is stored by now."""
     data = await _page_data(ask)
     item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
@@ -344,7 +344,7 @@ def _change(earlier: ItemVersion | None, version: ItemVersion, last: ItemVersion
 
 
 def _labels(before: MemoryItem, after: MemoryItem) -> list[Label]:
-    """Return what differs beside the text."""
+    """Return what differs, apart from the text."""
     was, now = before.metadata.extra, after.metadata.extra
     names = sorted({*was, *now} - {"trust"})
     pairs = [(name, was.get(name), now.get(name)) for name in names]

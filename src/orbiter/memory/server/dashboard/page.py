@@ -1,4 +1,4 @@
-"""How pages are made: a function gives data, which becomes HTML, or JSON at the page's twin.
+"""Pages and parts of pages: a function returns data, which becomes HTML, or JSON at the twin.
 
     @page("/facts", "facts.html", title="Facts")
     async def facts(ask: Ask) -> Data: ...          # also /facts.json
@@ -43,7 +43,7 @@ __all__ = [
 
 
 Data = dict[str, object]
-"""What a template is given, and what the JSON twin tells."""
+"""The variables of a template, which are also the JSON twin of a page."""
 
 _OF_A_SCOPE = ("cursor", "before", "chat")
 """What an address says that means something else, or nothing, in a wider scope."""
@@ -77,7 +77,7 @@ class Answer:
 
 
 class Ask:
-    """What somebody asks of a page, and on whose behalf."""
+    """A request of a page: its parameters, its scope, and what the reader may do."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -163,7 +163,7 @@ class Ask:
         return f"{where}?{urlencode(said)}" if said else where
 
     def may(self, role: Role) -> bool:
-        """Tell whether the reader may do what *role* may, here and now."""
+        """Return whether the reader may do what *role* may, here and now."""
         is_change = role != "read"
         return self.principal.may(role) and not (is_change and self.server.settings.read_only)
 

@@ -1,4 +1,4 @@
-"""The playground: a chat beside its memory, to see what each turn recalls, sends and keeps.
+"""The playground: a chat next to its memory, to see what each turn recalls, sends and keeps.
 
 Without a model the answers are scripted from what was recalled. With one, the server asks it, and
 its key stays on the server.

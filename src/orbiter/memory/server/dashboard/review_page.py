@@ -1,4 +1,4 @@
-"""The page of what a person should check: copies, contradictions, proposals, and what is hidden.
+"""Review, what a person should check: duplicates, contradictions, drafts, quarantined sources.
 
 Each tab looks at the newest part of a scope and says how far it looked; only a button looks
 through everything.

@@ -96,7 +96,7 @@ async def _within(ask: Ask) -> list[Person]:
 
 
 async def _with_entries(ask: Ask) -> list[str]:
-    """Return users who may have entries alone; whether any are of the scope is for whoever asks."""
+    """Return users who may have key-value entries and no memory; not all of the scope."""
     if ask.handle.scope.user_id is not None:
         return [ask.handle.scope.user_id]
     recent = await ask.server.memory.users(order="recent", limit=_MAX_ASKED)
