@@ -169,7 +169,7 @@ async def screenshots() -> None:
 async def _take(browser: Browser, url: str, path: Path, *, theme: str) -> None:
     context = await browser.new_context(
         color_scheme="dark" if theme == "dark" else "light",
-        viewport={"width": 1360, "height": 1000},
+        viewport={"width": 1360, "height": 800},
         device_scale_factor=1.25,
         reduced_motion="reduce",
     )

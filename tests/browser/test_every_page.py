@@ -6,11 +6,13 @@ from tests.browser._sample import CHAT_ID
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.server.dashboard.page import NAVIGATION
+from orbiter.memory.server.dashboard.templating import environment
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-MENU = [path for _, links in NAVIGATION for path, *_ in links]
+MENU: list[str] = [
+    path for _, links in vars(environment().globals["ui"])["navigation"] for path, *_ in links
+]
 
 
 async def _paths(memory: AgentMemory) -> list[str]:
@@ -18,7 +20,7 @@ async def _paths(memory: AgentMemory) -> list[str]:
     item = (await memory.scope(user_id="alice").list(query="red pot"))[0]
     opened = [f"/memory?id={item.id}", f"/chat?id={CHAT_ID}&user_id=alice&agent_id=nova"]
     asked = ["/memories?q=peanuts", "/recall?q=sea", "/context?q=dinner&user_id=alice"]
-    asked += ["/?user_id=alice", "/graph?term=pot", "/playground?user_id=alice"]
+    asked += ["/?user_id=alice", "/playground?user_id=alice"]
     asked += ["/facts?user_id=alice", "/data?user_id=alice", "/users?agent_id=nova"]
     return [*MENU[1:], *opened, *asked]
 
@@ -57,7 +59,7 @@ _ALIGNED = """() => {
   const left = (each) => Math.round(each.getBoundingClientRect().left);
   const parts = [...document.querySelectorAll("main > *, main h1")];
   const lefts = new Set(parts.filter((each) => each.checkVisibility()).map(left));
-  // Of a closed list, what is chosen; of a graph, every label.
+  // Of a closed list, what is chosen.
   const pen = document.createElement("canvas").getContext("2d");
   const cut = [...document.querySelectorAll("main select")].filter((each) => {
     if (!each.checkVisibility() || !each.selectedOptions.length) return false;
@@ -66,14 +68,6 @@ _ALIGNED = """() => {
     const room = each.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
     return pen.measureText(each.selectedOptions[0].text).width > room + 1;
   }).map((each) => each.outerHTML.slice(0, 80));
-  for (const svg of document.querySelectorAll("svg.graph")) {
-    if (!svg.checkVisibility()) continue;
-    const box = svg.getBoundingClientRect();
-    for (const text of svg.querySelectorAll("text")) {
-      const own = text.getBoundingClientRect();
-      if (own.left < box.left || own.right > box.right) cut.push(text.textContent);
-    }
-  }
   return [[...lefts], cut];
 }"""
 
@@ -145,7 +139,7 @@ async def test_the_menu_of_a_phone_closes_and_a_chat_begins_with_what_was_said(
 
 
 async def test_the_button_of_the_theme_says_what_it_does(site: str, look: Look) -> None:
-    visit = await look(f"{site}/doctor", dark=True)
+    visit = await look(f"{site}/users", dark=True)
     button = visit.page.locator(".side [data-theme-toggle]")
 
     await expect(button).to_have_text("Light theme")
@@ -174,37 +168,6 @@ async def test_what_is_new_is_told_above_the_list_and_shown_when_asked_for(
     await expect(page.locator("#results .memory-text").first).to_be_focused()
 
 
-async def test_the_map_is_what_its_address_says_and_does_not_mind_to_be_hidden(
-    site: str, look: Look
-) -> None:
-    visit = await look(f"{site}/map?user_id=alice")
-    page = visit.page
-    await expect(page.locator("[data-ready]")).to_be_attached()
-
-    await page.get_by_label("Colour by").select_option("tag")
-    await page.get_by_label("Find on the map").fill("key")
-    await page.get_by_role("button", name="Zoom in").click()
-    await page.wait_for_url("**/map?user_id=alice&by=tag&find=key&at=0.000_0.000_1.600")
-    await page.evaluate(
-        """async () => {
-          const map = document.querySelector(".map");
-          const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
-          for (const isHidden of [true, false]) {
-            map.hidden = isHidden;
-            document.dispatchEvent(new CustomEvent("orbiter:theme"));
-            for (let i = 0; i < 3; i++) await frame();
-          }
-        }"""
-    )
-    await page.reload()
-    await expect(page.locator("[data-ready]")).to_be_attached()
-
-    await expect(page.get_by_label("Colour by")).to_have_value("tag")
-    await expect(page.get_by_label("Find on the map")).to_have_value("key")
-    await page.get_by_role("button", name="Fit").click()
-    await page.wait_for_url("**/map?user_id=alice&by=tag&find=key")
-
-
 async def test_on_a_phone_answers_come_before_what_happens_live(site: str, look: Look) -> None:
     visit = await look(f"{site}/memories?q=peanuts", phone=True)
 
@@ -228,33 +191,3 @@ async def test_the_name_of_a_user_is_whole_where_there_is_room(
     )
 
     assert not cut
-
-
-@pytest.mark.parametrize("width", [390, 1024, 1440])
-async def test_no_label_of_the_graph_lies_upon_another(
-    site: str, look: Look, memory: AgentMemory, width: int
-) -> None:
-    mine = memory.scope(user_id="graph")
-    said = ["design review", "standing desk", "desk lamp", "night train Vienna", "Alice train"]
-    said += ["Mia Leo Lisbon", "Mia allergic", "Leo euros", "euros hotels", "Coimbra", "staging"]
-    said += ["export memory killed", "memory export GB", "killed GB", "kestrel", "ukulele"]
-    await mine.remember_many([f"some {words} {n}" for n in range(2) for words in said])
-    visit = await look(f"{site}/graph?user_id=graph")
-    await visit.page.set_viewport_size({"width": width, "height": 900})
-
-    overlaps = await visit.page.evaluate(_OVERLAPS)
-
-    assert overlaps == []
-
-
-_OVERLAPS = """() => {
-  const svg = [...document.querySelectorAll("svg.graph")].find((each) => each.checkVisibility());
-  const parts = [...svg.querySelectorAll("a > circle, a > text")].map((each) => {
-    const { left, right, top, bottom } = each.getBoundingClientRect();
-    return { of: each.parentNode, left, right, top, bottom };
-  });
-  const meet = (a, b) => a.of !== b.of && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
-    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
-  return parts.flatMap((a, n) => parts.slice(n + 1).filter((b) => meet(a, b))
-    .map((b) => `${a.of.textContent.trim()} / ${b.of.textContent.trim()}`));
-}"""

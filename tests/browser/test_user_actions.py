@@ -1,4 +1,4 @@
-"""Actions on the pages: search, edit, undo, the labs, import, the map."""
+"""Actions on the pages: search, edit, undo, the labs, import."""
 
 import json
 from pathlib import Path
@@ -172,22 +172,6 @@ async def test_a_turn_in_the_playground_shows_what_it_recalls(site: str, look: L
     await visit.check()
 
 
-async def test_the_graph_is_walked_from_one_to_the_next(
-    site: str, look: Look, memory: AgentMemory
-) -> None:
-    mine = memory.scope(user_id="greta")
-    await mine.remember_many(["The heron met Otto", "Later Otto saw a kestrel", "A kestrel flew"])
-    visit = await look(f"{site}/graph?user_id=greta")
-    page = visit.page
-
-    # Both sizes of a graph are there for a moment, until the style sheet hides one.
-    await page.get_by_role("link", name="Otto, in 2 memories").first.click()
-    await page.get_by_role("link", name="kestrel, in 2 memories").first.click()
-
-    await expect(page.locator(".memories")).to_contain_text("A kestrel flew")
-    await visit.check()
-
-
 async def test_the_context_lab_shows_what_is_sent_and_what_it_costs(site: str, look: Look) -> None:
     visit = await look(f"{site}/context?user_id=alice")
     page = visit.page
@@ -343,60 +327,6 @@ async def test_what_was_counted_is_what_is_hidden(
     await expect(page.locator("#hidden")).to_contain_text("Cheap watches")
     await expect(page.locator("#count-quarantined")).to_have_text("1")
     assert [item.content for item in await mine.list()] == ["Mine is blue"]
-
-
-async def test_the_map_is_drawn_and_each_point_tells_its_text(site: str, look: Look) -> None:
-    visit = await look(f"{site}/map?user_id=alice")
-    page = visit.page
-    canvas = page.locator("canvas")
-    await expect(page.locator("[data-ready]")).to_be_attached()
-    card = page.locator(".map-card")
-
-    # With a mouse: the topmost of what is drawn is a point.
-    await page.mouse.move(*await _topmost(page))
-    await expect(card).to_be_visible()
-    before = await canvas.screenshot()
-    await page.mouse.wheel(0, -300)
-    assert await canvas.screenshot() != before
-    await page.get_by_role("button", name="Fit").click()
-
-    # With keys, from point to point.
-    await canvas.focus()
-    await page.keyboard.press("ArrowRight")
-    await expect(card).to_be_visible()
-    first = await card.inner_text()
-    await page.keyboard.press("ArrowRight")
-    await expect(card).not_to_have_text(first)
-    await page.get_by_label("Colour by").select_option("tag")
-    value = page.locator(".map-value").first
-    await value.click()
-    await expect(value).to_have_attribute("aria-pressed", "false")
-    await page.locator("[data-theme-toggle]").first.click()
-    await visit.check()
-
-    await canvas.focus()
-    await page.keyboard.press("ArrowLeft")
-    text = await card.locator(".map-text").inner_text()
-    await page.keyboard.press("Enter")
-    await expect(page.locator(".memory-body")).to_contain_text(text.removesuffix("…")[:40])
-
-
-async def _topmost(page: Page) -> tuple[float, float]:
-    """Return where the first pixel is that is drawn on the map."""
-    x, y = await page.evaluate(
-        """() => {
-          const canvas = document.querySelector("canvas");
-          const { width, height } = canvas;
-          const box = canvas.getBoundingClientRect();
-          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-          const at = data.findIndex((value, index) => index % 4 === 3 && value > 200) >> 2;
-          return [
-            box.x + ((at % width) * box.width) / width,
-            box.y + (Math.floor(at / width) * box.height) / height,
-          ];
-        }"""
-    )
-    return x, y
 
 
 async def test_a_file_of_another_user_is_copied_for_one_who_names_its_owner(

@@ -155,8 +155,7 @@ async def test_every_page_shows_hostile_memories_as_they_are(
         "/facts",
         "/chats",
         address("/memories", {"q": PAYLOADS[0]}),
-        *(address(path, {}) for path in ("/", "/users", "/graph")),
-        address("/graph", {"term": PAYLOADS[0], **eve}),
+        *(address(path, {}) for path in ("/", "/users")),
         address("/playground", {"chat": PAYLOADS[8], **eve}),
         address("/memory", {"id": last.id}),
         address("/chat", {"id": PAYLOADS[8], **eve}),
@@ -170,7 +169,7 @@ async def test_every_page_shows_hostile_memories_as_they_are(
 
 async def test_hostile_questions_are_answered_with_words(hostile_site: str, look: Look) -> None:
     names = ("id", "q", "key", "user_id", "budget", "type", "as_of", "cursor", "where")
-    paths = ["/memory", "/context", "/recall", "/facts", "/memories", "/chat", "/map", "/graph"]
+    paths = ["/memory", "/context", "/recall", "/facts", "/memories", "/chat"]
     paths += ["/playground", "/users", "/"]
     visit = await look(hostile_site)
     visit.allowed = {400, 404, 422}
@@ -215,5 +214,3 @@ async def test_what_turns_letters_around_is_shown_by_its_name(
 
     assert "⟨U+202E⟩gpj.exe⟨U+202C⟩" in shown
     assert "\u202e" not in await visit.page.inner_html("main")
-    await visit.go(address("/map", {}))
-    await expect(visit.page.locator("[data-ready]")).to_be_attached()

@@ -12,14 +12,14 @@ class Visitor:
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http = http
-        self._token = ""
+        self.token = ""
 
     async def look(self, path: str, **asked: str) -> str:
         """Return a page that is there."""
         answer = await self.http.get(path, params=asked, headers={"Accept": "text/html"})
         assert answer.status_code == 200, answer.text
         found = re.search(r'name="orbiter-token" content="([^"]+)"', answer.text)
-        self._token = found[1] if found else self._token
+        self.token = found[1] if found else self.token
         return answer.text
 
     async def twin(self, path: str, **asked: str) -> dict[str, object]:
@@ -31,7 +31,7 @@ class Visitor:
 
     async def send(self, path: str, asked: dict[str, str], **form: str) -> httpx.Response:
         """Send a form of the page that was looked at last."""
-        if not self._token:
-            await self.look("/doctor")
-        headers = {"X-Orbiter-Token": self._token, "HX-Request": "true"}
+        if not self.token:
+            await self.look("/users")
+        headers = {"X-Orbiter-Token": self.token, "HX-Request": "true"}
         return await self.http.post(path, params=asked, data=form, headers=headers)

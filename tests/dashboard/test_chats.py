@@ -20,7 +20,7 @@ from orbiter.memory.model.items import (
     ToolMemory,
 )
 from orbiter.memory.server.dashboard.chat_address import address_of
-from orbiter.memory.server.dashboard.chat_rows import drawn, without_halves, words
+from orbiter.memory.server.dashboard.chat_rows import drawn, without_halves
 from orbiter.memory.summary import SummaryConfig
 
 HOSTILE = "<script>alert(1)</script> \u202etxt.exe"
@@ -250,8 +250,7 @@ def test_a_call_and_its_results_are_one_row_also_where_they_came_late() -> None:
     assert [row.role for row in rows] == ["ai", "human", "tool"]
     assert [call.result and call.result.content for call in rows[0].calls] == ['{"x": 1}', None]
     assert rows[0].is_open
-    assert rows[0].calls[0].output is not None
-    assert rows[0].calls[0].output.first == '{\n  "x": 1\n}'
+    assert rows[0].calls[0].output == '{\n  "x": 1\n}'
 
 
 def test_a_page_does_not_begin_with_results_whose_call_is_on_another() -> None:
@@ -261,18 +260,6 @@ def test_a_page_does_not_begin_with_results_whose_call_is_on_another() -> None:
     assert without_halves([*results, question], is_all=False) == [question]
     assert without_halves([*results, question], is_all=True) == [*results, question]
     assert without_halves(results, is_all=False) == results
-
-
-def test_long_words_are_folded_and_none_is_lost() -> None:
-    text = "some words " * 300
-
-    folded = words(text)
-
-    assert len(folded.first) < 1_000
-    assert folded.length == len(text)
-    assert (folded.first + " " + folded.more).split() == text.split()
-    assert words("x" * 30_000).is_cut
-    assert not folded.is_cut
 
 
 def test_an_address_leaves_out_what_the_key_stands_for_as_a_name() -> None:

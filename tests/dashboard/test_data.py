@@ -41,6 +41,19 @@ async def test_the_page_offers_every_format_and_its_links_work(
     assert "Ben" not in table.text
 
 
+async def test_an_erasure_removes_what_the_map_of_an_earlier_version_kept(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    file = Path(f"{memory.url.removeprefix('sqlite:///')}.map.json")
+    file.write_text("{}")
+
+    erased = await Visitor(client(await served())).send("/ui/data/erase", ANN, typed="ann")
+
+    assert "nothing is left" in erased.text
+    assert not file.exists()
+
+
 async def test_a_server_that_only_shows_blames_no_key(
     memory: AgentMemory, keys: KeyFile, served: Served, client: Client
 ) -> None:
@@ -150,16 +163,15 @@ async def test_nobody_erases_what_their_key_does_not_open(
     assert len(await memory.scope(**ANN).list()) == 1
 
 
-async def test_what_goes_wrong_after_the_answer_began_is_told_in_it(
+async def test_what_goes_wrong_soon_is_a_problem_that_the_page_shows_at_its_form(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:
     visitor = Visitor(client(await served()))
 
     answer = await visitor.send("/ui/review/doubt", ANN, source="nowhere <b>")
 
-    assert answer.status_code == 200
-    assert 'class="notice bad"' in answer.text
-    assert "nowhere &lt;b&gt;" in answer.text
+    assert answer.status_code == 422
+    assert "nowhere <b>" in answer.json()["detail"]
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ async def test_foreign_and_missing_memories_are_not_there(
 
     assert forgot.status_code == 404
     assert await memory.scope(user_id="ann").get(item.id) == item
-    assert "<h1>Page not found</h1>" in page.text
+    assert "<h1>Not found</h1>" in page.text
     assert refused.status_code == 403
     assert "Forget" not in await reader.look("/memory", id=item.id)
 

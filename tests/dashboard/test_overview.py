@@ -12,7 +12,7 @@ from tests.server.conftest import Client, Served, new_key
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.server.dashboard import home_page, overview_page, users_page
+from orbiter.memory.server.dashboard import memories_page, overview_page, users_page
 from orbiter.memory.server.http.activity import PERIOD, Activity
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -26,7 +26,7 @@ def nothing_kept() -> None:
         overview_page._slices,
         overview_page._saved,
         overview_page._review,
-        home_page._counts,
+        memories_page._counts,
         users_page._suggested,
     ):
         cache.clear()
@@ -273,7 +273,7 @@ async def test_a_page_does_not_wait_for_counts_that_take_long(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(memory)
-    monkeypatch.setattr(home_page, "_IMPATIENT", 0)
+    monkeypatch.setattr(memories_page, "_IMPATIENT", 0)
     visitor = Visitor(client(await served()))
 
     page = await visitor.look("/memories", tag="taste")

@@ -1,22 +1,21 @@
-"""Slow parts of a page show a progress bar, then the result; an erasure is a durable job."""
+"""Slow parts of a page stream their progress, then the result; an erasure is a durable job."""
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
 from tests.dashboard._visitor import Visitor
-from tests.server.conftest import Client, Served, new_key, until
+from tests.server.conftest import Client, Served, until
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.auth import KeyFile
 from orbiter.memory.errors import StorageError
+from orbiter.memory.server.dashboard import slow_parts
 from orbiter.memory.tasks.progress import advance
 
 
 @pytest.fixture(autouse=True)
 def soon() -> None:
-    """Have pages show a bar as soon as they usually do."""
+    """Have pages stream their progress as soon as they usually do."""
 
 
 class Gate:
@@ -35,79 +34,66 @@ class Gate:
         monkeypatch.setattr(AgentMemory, name, held)
 
 
-def next_of(text: str) -> str:
-    found = re.search(r'hx-get="(/ui/progress/[0-9a-f]+)" hx-trigger="load', text)
-    assert found, text
-    return found[1]
-
-
-async def test_an_erasure_shows_a_bar_and_then_its_proof(
+async def test_an_erasure_streams_its_progress_and_then_its_proof(
     served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await memory.scope(user_id="ann").remember("I like tea")
     gate = Gate(monkeypatch, "erase")
-    visitor = Visitor(client(await served()))
-
-    bar = await visitor.send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
+    http = client(await served())
+    visitor = Visitor(http)
     page = await visitor.look("/data")
-    again = await visitor.http.get(next_of(bar.text))
+    headers = {"X-Orbiter-Token": visitor.token, "HX-Request": "true"}
 
-    assert "25 %" in again.text
-    assert '<progress max="120" value="30"' in again.text
+    async with http.stream(
+        "POST", "/ui/data/erase?user_id=ann", data={"typed": "ann"}, headers=headers
+    ) as answer:
+        pieces = answer.aiter_text()
+        first = await anext(pieces)
+        page = await visitor.look("/data")
+        gate.opened.set()
+        rest = "".join([piece async for piece in pieces])
+
+    assert "<!-- 30/120 -->" in first
     assert '<span class="tag">running</span>' in page
-    gate.opened.set()
-    done = await visitor.http.get(next_of(again.text))
-    while "Proven:" not in done.text:
-        done = await visitor.http.get(next_of(done.text))
+    assert "Proven:" in rest
     jobs = (await visitor.twin("/data"))["jobs"]
     assert [(job["name"], job["state"]) for job in jobs] == [("erase", "done")]  # type: ignore[attr-defined]
-    part = (await visitor.http.get("/ui/jobs")).text
-    assert "every 2s" not in part
-    lost = await visitor.http.get(next_of(again.text))
-    assert "was restarted" in lost.text
+    assert "every 2s" not in (await http.get("/ui/jobs")).text
 
 
-async def test_what_goes_wrong_behind_a_bar_is_told_in_its_place(
+async def test_what_goes_wrong_after_the_stream_began_is_told_in_its_place(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = asyncio.Event()
-
     async def breaks(*_: object, **__: object) -> None:
-        await opened.wait()
+        await asyncio.sleep(2 * slow_parts._SOON)
         raise StorageError("the disk is full")
 
     monkeypatch.setattr(AgentMemory, "verify", breaks)
-    visitor = Visitor(client(await served()))
-    bar = await visitor.send("/ui/doctor/verify", {})
-    assert "data-bar" in bar.text
+    told = await Visitor(client(await served())).send("/ui/data/verify", {})
 
-    opened.set()
-    told = bar
-    while "data-bar" in told.text:
-        told = await visitor.http.get(next_of(told.text))
-
+    assert told.text.startswith("<!-- 0/0 -->")
     assert 'role="alert"' in told.text
     assert "disk is full" in told.text
 
 
-async def test_the_bar_of_another_key_is_not_shown(
-    served: Served,
-    client: Client,
-    keys: KeyFile,
-    memory: AgentMemory,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_the_work_goes_on_if_its_page_is_left_and_a_key_has_only_so_much_of_it(
+    served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await memory.scope(user_id="ann").remember("I like tea")
-    gate = Gate(monkeypatch, "erase")
-    url = await served(keys=keys)
-    mine = Visitor(client(url, new_key(keys, "admin")))
-    other = Visitor(client(url, new_key(keys, "admin", user="bob")))
-    bar = await mine.send("/ui/data/erase", {"user_id": "ann"}, typed="ann")
+    monkeypatch.setattr(slow_parts, "_MAX_TASKS", 1)
+    gate = Gate(monkeypatch, "verify")
+    http = client(await served())
+    visitor = Visitor(http)
+    await visitor.look("/data")
+    headers = {"X-Orbiter-Token": visitor.token}
 
-    seen = await other.http.get(next_of(bar.text))
-
-    assert "data-bar" not in seen.text
-    assert "jobs-title" not in await other.look("/data")
+    async with http.stream("POST", "/ui/data/verify", headers=headers) as answer:
+        await anext(answer.aiter_text())
+    tasks = served.app.state.slow_parts.tasks  # type: ignore[attr-defined]
+    [task] = tasks
+    second = await visitor.send("/ui/data/verify", {})
     gate.opened.set()
-    app = served.app  # type: ignore[attr-defined]
-    await until(lambda: all(work.task.done() for work in app.state.works.by_id.values()))
+    await until(lambda: not tasks)
+
+    assert second.status_code == 429
+    assert task.result()["checks"][0].state == "ok"

@@ -212,7 +212,7 @@ async def _mcp(one: Person, url: str, other: Person) -> str:
 
 async def _dashboard(one: Person, _: str, other: Person) -> str:
     told = ""
-    for path in ("/", "/memories", "/facts", "/graph", "/review", "/data", "/users"):
+    for path in ("/", "/memories", "/facts", "/review", "/data", "/users"):
         for asked in ({}, {"user_id": other.name}, {"q": _WORDS}):
             told += (await one.http.get(path, params=asked, headers={"Accept": "text/html"})).text
     shown = await one.http.get("/memory", params={"id": other.item_id})

@@ -188,7 +188,7 @@ async def test_no_form_of_a_page_takes_an_empty_field_for_none(
 
 
 async def _page_token(http: httpx.AsyncClient) -> str:
-    page = (await http.get("/doctor", headers={"Accept": "text/html"})).text
+    page = (await http.get("/data", headers={"Accept": "text/html"})).text
     return page.split('name="orbiter-token" content="')[1].partition('"')[0]
 
 

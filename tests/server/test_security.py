@@ -268,7 +268,7 @@ async def test_a_page_of_one_server_can_be_used_with_another_over_the_same_keys(
     tokens = []
     for server in (first, second):
         page = await client(await served(keys=keys, with_mcp=False)).get(
-            "/doctor", headers=basic(token) | {"Accept": "text/html"}
+            "/data", headers=basic(token) | {"Accept": "text/html"}
         )
         tokens += re.findall(r'name="orbiter-token" content="([^"]+)"', page.text)
         for key, status in ((token, 201), (other, 403)):

@@ -1,7 +1,7 @@
 """Health checks of a computer and a store, each with a cure if something is wrong.
 
-Every check is made here; `orbiter-memory doctor` prints them, and the server's page of that name
-draws them.
+Every check is made here; `orbiter-memory doctor` prints them, and the dashboard shows some of them
+on its page of data.
 """
 
 import sys

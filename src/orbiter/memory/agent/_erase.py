@@ -132,10 +132,7 @@ def _replaced_copies(files: Sequence[str]) -> tuple[str, ...]:
 
 
 async def remove_map_file(url: str) -> None:
-    """Remove the file in which a server of the store at *url* keeps the places of its map.
-
-    It has salted hashes of ids. A server that runs notices that it is gone, and forgets them, too.
-    """
+    """Remove the file next to the store that the map of an earlier dashboard kept, with hashes."""
     from orbiter.memory.auth import key_file_for  # noqa: PLC0415 - seldom needed
 
     with suppress(QueryError, OSError):  # a store in memory or of another computer has none here

@@ -120,11 +120,11 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         from orbiter.memory.server.dashboard.slow_parts import SlowParts  # noqa: PLC0415
 
         app.state.problem_page = as_page
-        app.state.works = SlowParts(app.state.orbiter.link)
-        app.state.running.append(app.state.works.running)
+        app.state.slow_parts = SlowParts()
+        app.state.running.append(app.state.slow_parts.running)
         app.router.routes.extend(routes())
         server: ServerState = app.state.orbiter
-        server.jobs.after_erasure.append(lambda: note_erasure(server.memory, server.keys))
+        server.jobs.after_erasure.append(lambda: note_erasure(server.memory))
 
 
 _CALLED = (

@@ -7,8 +7,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.auth import KeyStore
-from orbiter.memory.server.dashboard import map_page
 from orbiter.memory.server.dashboard.scope_cache import forget_figures
 from orbiter.memory.server.dashboard.templating import HERE
 
@@ -16,28 +14,24 @@ __all__ = ["note_erasure", "routes"]
 
 _MODULES = (
     "overview_page",
-    "home_page",
+    "memories_page",
     "memory_page",
     "chats_page",
     "recall_lab",
     "context_lab",
     "playground_page",
     "facts_page",
-    "map_page",
-    "graph_page",
     "users_page",
     "review_page",
     "fact_review",
     "data_page",
-    "doctor_page",
-    "slow_parts",
+    "store_health",
 )
 
 
-async def note_erasure(memory: AgentMemory, keys: KeyStore | None) -> None:
-    """Keep nothing from before somebody was erased: no name that is offered, no place on a map."""
+async def note_erasure(memory: AgentMemory) -> None:
+    """Drop what is cached of *memory*, as names of somebody who was erased may be in it."""
     forget_figures(memory)
-    await map_page.note_erasure(memory, keys)
 
 
 def routes() -> list[BaseRoute]:

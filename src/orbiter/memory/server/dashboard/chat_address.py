@@ -1,4 +1,4 @@
-"""Which conversation a page is about, and how its address names just that one.
+"""Addresses of conversations: which one a page is about, and what its address says.
 
 A conversation is the messages that name the same user, session, task and agent. Its address is the
 scope of the handle it is opened from and, as `id`, what it is called there: a session of it, or a
@@ -81,17 +81,17 @@ class Watched:
 
 @dataclass(frozen=True)
 class Conversation:
-    """One conversation, as far as whoever asks may see it."""
+    """One conversation, as far as the reader may see it."""
 
     handle: ScopedMemory
     scope: MemoryMetadata
-    """What each of its messages names, and nothing besides."""
+    """The ids that each of its messages names, and no others."""
     chat: Chat | None
     """Its window and its summary; nothing for one that is no session's."""
 
     @property
     def where(self) -> dict[str, object]:
-        """What holds of its messages, beside the scope of the handle."""
+        """The filter of its messages, in addition to the scope of the handle."""
         return {**nothing_else(self.scope), "memory_type": {"$in": list(SPOKEN)}}
 
     async def page(

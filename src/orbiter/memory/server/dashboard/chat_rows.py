@@ -1,4 +1,4 @@
-"""A conversation as it is drawn: one row for each message, a call and its results in one.
+"""Rows of a conversation: one for each message, a tool call with its results in one.
 
 Pure functions. What belongs together is together also where results came late; what has lost its
 other half is shown as what it is.
@@ -11,28 +11,11 @@ from dataclasses import dataclass, field
 from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
-__all__ = ["Called", "Row", "Spoken", "Words", "drawn", "without_halves", "words"]
+__all__ = ["Called", "Row", "Spoken", "drawn", "without_halves"]
 
-_FIRST = 900
-"""Characters of a message that are shown at once."""
-_FIRST_OUTPUT = 240
-_FIRST_LINES = 5
-"""What of a tool's output is shown at once."""
 _ONE_LINE = 70
-_MAX_CHARS = 20_000
-"""Characters that a page holds of one message; the rest is on the memory's own page."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """A text in the parts in which a page shows it."""
-
-    first: str
-    more: str
-    """What comes when it is unfolded."""
-    length: int
-    is_cut: bool
-    """Whether even that is not all."""
+_MAX_JSON = 20_000
+"""Characters of JSON that are written with line ends."""
 
 
 @dataclass
@@ -43,7 +26,7 @@ class Called:
     arguments: str
     call_id: str
     result: MemoryItem | None = None
-    output: Words | None = None
+    output: str = ""
 
 
 @dataclass
@@ -52,7 +35,7 @@ class Row:
 
     item: MemoryItem
     role: str
-    words: Words
+    text: str
     calls: list[Called] = field(default_factory=list)
     is_open: bool = False
     """Whether a call waits for its result."""
@@ -105,7 +88,7 @@ def _rows(items: Sequence[MemoryItem]) -> list[Row]:
         called = waiting.pop(result_id(item), None) if role == "tool" else None
         if called is not None:
             called.result = item
-            called.output = _output(item)
+            called.output = _readable(item.content)
             continue
         calls = [
             Called(call_name(call), _arguments(call_arguments(call)), call_id(call))
@@ -113,7 +96,7 @@ def _rows(items: Sequence[MemoryItem]) -> list[Row]:
         ]
         waiting |= {call.call_id: call for call in calls if call.call_id}
         rows.append(
-            Row(item, role, _output(item) if role == "tool" else words(item.content), calls)
+            Row(item, role, _readable(item.content) if role == "tool" else item.content, calls)
         )
     for row in rows:
         row.is_open = any(call.result is None for call in row.calls)
@@ -131,29 +114,6 @@ def without_halves(items: Sequence[MemoryItem], *, is_all: bool) -> list[MemoryI
     return list(items[next(starts, 0) :])
 
 
-def words(text: str, *, first: int = _FIRST, most: int = _MAX_CHARS) -> Words:
-    """Return *text* as what is seen at once, and what is folded."""
-    if len(text) <= first * 3 // 2:
-        return Words(text, "", len(text), is_cut=False)
-    space = max(text.rfind(" ", first // 2, first), text.rfind("\n", first // 2, first))
-    end = space + 1 if space > 0 else first
-    return Words(text[:end].rstrip(), text[end:most], len(text), is_cut=len(text) > most)
-
-
-def _output(item: MemoryItem) -> Words:
-    """Return what a tool answered; a few lines of it at once."""
-    text = _readable(item.content)
-    lines = text.splitlines(keepends=True)
-    if len(lines) <= _FIRST_LINES * 3 // 2:
-        return words(text, first=_FIRST_OUTPUT)
-    end = len("".join(lines[:_FIRST_LINES]))
-    if end > _FIRST_OUTPUT:
-        return words(text, first=_FIRST_OUTPUT)
-    return Words(
-        text[:end].rstrip(), text[end:_MAX_CHARS], len(text), is_cut=len(text) > _MAX_CHARS
-    )
-
-
 def _arguments(text: str) -> str:
     """Return arguments on one line, if that is short, and otherwise on several."""
     spread = _readable(text)
@@ -163,7 +123,7 @@ def _arguments(text: str) -> str:
 
 def _readable(text: str) -> str:
     """Return JSON with line ends and spaces; any other text as it is."""
-    if not text.lstrip().startswith(("{", "[")) or len(text) > _MAX_CHARS:
+    if not text.lstrip().startswith(("{", "[")) or len(text) > _MAX_JSON:
         return text
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Chats: all conversations, and one of them with its window and its summary drawn on it."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,8 @@ _LOOKED = 500
 _TITLE = 200
 _HEADING = 80
 _TICK = timedelta(microseconds=1)
-_SOON = (timedelta(seconds=10), timedelta(minutes=10), timedelta(days=1))
-"""How long after a chat has begun its first question is looked for, a little first."""
+_SOON = timedelta(minutes=10)
+"""How long after a chat has begun its first question is looked for."""
 _SIZES = {"tokens": (4_000, 200_000), "rounds": (6, 1_000)}
 """How large a window is, unless the reader says so, and at most."""
 
@@ -72,29 +73,23 @@ def _scope_of(info: ConversationInfo) -> Data:
 
 def _counted(chats: list[ConversationInfo], name: str) -> dict[str, int]:
     """Return how many chats each has, who has most first."""
-    counts: dict[str, int] = {}
-    for each in chats:
-        who = getattr(each.metadata, name)
-        if who is not None:
-            counts[who] = counts.get(who, 0) + 1
-    return dict(sorted(counts.items(), key=lambda pair: -pair[1])[:12])
+    names = Counter(getattr(each.metadata, name) for each in chats)
+    del names[None]
+    return dict(names.most_common(12))
 
 
 async def _title(ask: Ask, info: ConversationInfo) -> str:
-    """Return its title; else its first question; where nobody asks soon, how it begins."""
+    """Return its title, else its first question, else how it begins."""
     if info.title:
         return info.title[:_TITLE]
     talk = as_seen_by(ask, info.metadata)
-    first: list[MemoryItem] = await talk.handle.list(
-        where=talk.where, until=info.first_at + _TICK, limit=20
-    )
-    questions = [item for item in first if role_of(item) == "human"]
     humans = {**talk.where, "memory_type": "human"}
-    for soon in _SOON:
-        if not questions:
-            questions = await talk.handle.list(where=humans, until=info.first_at + soon, limit=100)
-    texts = [item.content for item in reversed([*first, *questions]) if item.content.strip()]
-    return " ".join(texts[0][:_TITLE].split()) if texts else ""
+    for where, span in ((humans, _SOON), (talk.where, _TICK)):
+        found = await talk.handle.list(where=where, until=info.first_at + span, limit=100)
+        for item in reversed(found):  # the first is the last of a list
+            if item.content.strip():
+                return " ".join(item.content[:_TITLE].split())
+    return ""
 
 
 @pages.page("/chat", "chat.html", title="Chat")
@@ -215,7 +210,7 @@ async def _sent(talk: Conversation, by: str, size: int) -> list[MemoryItem]:
 
 
 def _place(timeline: Spoken, sent: list[MemoryItem]) -> str:
-    """Tell where the window begins, as seen from this page."""
+    """Return where the window begins, as seen from this page."""
     if timeline.window_at is not None:
         return "here"
     if any(row.is_sent and row.role != "system" for row in timeline.rows):

@@ -1,17 +1,15 @@
 """The context lab: what a model would be shown for a task, what it costs, and what was left out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from orbiter.memory.agent import Chat, ScopedMemory
-from orbiter.memory.agent.inputs import narrowed
+from orbiter.memory.agent import Chat
 from orbiter.memory.errors import MessageError, QueryError, UnsupportedError
 from orbiter.memory.messages import Format, codecs, to_messages, validate
 from orbiter.memory.model.items import calls_of, new_id, role_of
-from orbiter.memory.model.query import Query
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
-from orbiter.memory.server.dashboard.chat_address import Watched, chat_of, name_of
+from orbiter.memory.server.dashboard.chat_address import Watched, chat_of
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
 from orbiter.memory.text.ranking import for_prompt
 
@@ -23,11 +21,19 @@ __all__ = ["Task", "pages", "result_of"]
 
 pages = Pages()
 
-_BUDGET = 1_000
+_USUAL = {
+    "q": "",
+    "chat": "",
+    "budget": "1000",
+    "format": "openai",
+    "memory_limit": "5",
+    "min_trust": "",
+    "user_id": "",
+    "agent_id": "",
+}
+"""The form, unless the address says otherwise."""
 _MAX_BUDGET = 1_000_000
-_MEMORIES = 5
 _MAX_MEMORIES = 50
-_CHATS = 50
 _LISTED = 20
 """Ids of what was left out that are listed for one reason."""
 
@@ -68,18 +74,18 @@ class Task:
 @pages.page("/context", "context.html", title="Context lab")
 async def lab(ask: Ask) -> Data | Answer:
     """Show what a model would be shown."""
+    asked = ask.texts(**_USUAL)
     data: Data = {
-        "asked": _written(ask),
+        "asked": asked,
         "providers": PROVIDERS,
         "trusts": SOURCE_KINDS,
-        "chats": await _names(ask.handle),
         "held": ask.principal.scope,
         "error": None,
         "next": None,
         "result": None,
     }
     try:
-        task = _task(ask)
+        task = _task(asked)
         if task.query or task.chat:
             watched = Watched(ask.handle, ask.handle.scope)
             chat = chat_of(watched, task.chat or f"lab-{new_id()}")
@@ -92,47 +98,21 @@ async def lab(ask: Ask) -> Data | Answer:
     return data
 
 
-def _written(ask: Ask) -> dict[str, str]:
-    """Return the form as it was filled in, also where that cannot be used."""
-    return {
-        "q": ask.text("q"),
-        "chat": ask.text("chat"),
-        "budget": ask.text("budget") or str(_BUDGET),
-        "format": ask.text("format") or "openai",
-        "memory_limit": ask.text("memory_limit") or str(_MEMORIES),
-        "min_trust": ask.text("min_trust"),
-        "user_id": ask.text("user_id"),
-        "agent_id": ask.text("agent_id"),
-    }
-
-
-def _task(ask: Ask) -> Task:
-    format = ask.text("format") or "openai"
+def _task(asked: Mapping[str, str]) -> Task:
+    format = asked["format"]
     if format not in get_args(Format):
         to_messages([], format)  # type: ignore[arg-type]  # raises what says which there are
-    trust = ask.text("min_trust")
-    if trust:
-        read_trust(trust)
+    if asked["min_trust"]:
+        read_trust(asked["min_trust"])
+    budget, limit = asked["budget"], asked["memory_limit"]
     return Task(
-        query=ask.text("q").strip(),
-        chat=ask.text("chat").strip(),
-        budget=as_number("budget", ask.text("budget"), _BUDGET, least=1, most=_MAX_BUDGET),
-        format=format,  # type: ignore[arg-type]  # told above
-        memory_limit=as_number(
-            "memory_limit", ask.text("memory_limit"), _MEMORIES, least=0, most=_MAX_MEMORIES
-        ),
-        min_trust=trust,
+        query=asked["q"].strip(),
+        chat=asked["chat"].strip(),
+        budget=as_number("budget", budget, 0, least=1, most=_MAX_BUDGET),
+        format=format,  # type: ignore[arg-type]  # checked above
+        memory_limit=as_number("memory_limit", limit, 0, least=0, most=_MAX_MEMORIES),
+        min_trust=asked["min_trust"],
     )
-
-
-async def _names(handle: ScopedMemory) -> list[str]:
-    """Return what the chats that can be opened from *handle* are called."""
-    scope = handle.scope
-    is_chat_itself = None not in (scope.session_id, scope.task_id)
-    if is_chat_itself or not Query(metadata=scope).wanted:
-        return []
-    scopes = [each.metadata for each in await handle.chats(limit=_CHATS)]
-    return [name for each in scopes if narrowed(scope, name := name_of(each)) == each]
 
 
 async def _missing(chat: Chat, task: Task) -> str | None:

@@ -1,12 +1,15 @@
-"""The page of memories on the move: into the store, out of it, and gone for good."""
+"""The page of data: import, export, limit, erase, audit log, jobs, health of the store."""
+
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.dashboard.facts_page import scope_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
+from orbiter.memory.model.reports import Erasure
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number, scope_of
 from orbiter.memory.server.dashboard.slow_parts import slow_part
+from orbiter.memory.server.dashboard.store_health import checks_of
 from orbiter.memory.transfer.formats.registry import EXPORTS, import_formats, label
 from orbiter.memory.wire import operations_of
 
@@ -34,6 +37,7 @@ async def data(ask: Ask) -> Data:
         "export_query": {"everyone": "" if owner else "true", **ask.scope},
         "max_import": ask.server.settings.max_import,
         "is_bound": bool(scope_of(ask.principal.scope)),
+        "checks": await checks_of(ask),
         **await _jobs(ask),
     }
 
@@ -66,20 +70,25 @@ async def _jobs(ask: Ask) -> Data:
 # Gone for good
 
 
+async def count_erasure(ask: Ask, scope: Mapping[str, str]) -> Erasure:
+    """Return what erasing *scope* would remove."""
+    return await ask.server.memory.erase(
+        user_id=scope.get("user_id"),
+        session_id=scope.get("session_id"),
+        task_id=scope.get("task_id"),
+        agent_id=scope.get("agent_id"),
+        dry_run=True,
+    )
+
+
 @pages.part("GET", "/ui/data/erase", role="admin")
 async def would_erase(ask: Ask) -> Response:
     """Count what erasing a scope would remove."""
     scope = _scope_of(ask)
 
     async def work() -> Data:
-        counted = await ask.server.memory.erase(
-            user_id=scope.get("user_id"),
-            session_id=scope.get("session_id"),
-            task_id=scope.get("task_id"),
-            agent_id=scope.get("agent_id"),
-            dry_run=True,
-        )
-        return {"would": counted, "whose": scope, "name": _name(scope)}
+        would = await count_erasure(ask, scope)
+        return {"would": would, "whose": scope, "name": _name(scope)}
 
     return await slow_part(ask, "parts/would_erase.html", work)
 

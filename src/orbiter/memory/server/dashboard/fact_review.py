@@ -1,4 +1,4 @@
-"""What is decided about facts on the page of what waits: contradictions and proposals.
+"""Decisions about facts on the page of review: contradictions and drafts.
 
 A proposal that was turned down leaves a row with a way back, where the store keeps versions.
 """
@@ -13,9 +13,9 @@ from orbiter.memory.model.facts import (
     holding,
 )
 from orbiter.memory.model.facts.assertion import assertion_text
-from orbiter.memory.server.dashboard.facts_page import read_facts, scope_of
+from orbiter.memory.server.dashboard.facts_page import read_facts
 from orbiter.memory.server.dashboard.memory_page import _page_data as memory_data
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, scope_of
 
 __all__ = ["conflicts_among", "draft_of", "pages", "sides_of"]
 
@@ -49,7 +49,7 @@ def _words(fact: FactMemory) -> str:
 
 
 async def draft_of(ask: Ask, fact: FactMemory, facts: list[FactMemory]) -> Data:
-    """Return a proposal beside what holds now and what it is taken from."""
+    """Return a draft with the current value and the memories that it is taken from."""
     own = scope_of(fact.metadata)
     same = [each for each in facts if each.key == fact.key and scope_of(each.metadata) == own]
     known = max(each.recorded_at for each in same)
@@ -99,7 +99,7 @@ async def reopen(ask: Ask) -> Data:
     assert isinstance(fact, FactMemory)  # noqa: S101 - it was one, and is it again
     facts, _ = await read_facts(ask.handle, exactly=False)
     draft = await draft_of(ask, fact, facts)
-    return {"each": draft, "can_undo": True, "counts": _count_facts(facts)}
+    return {"each": draft, "can_undo": True}
 
 
 @pages.part("POST", "/ui/review/decide", "parts/memory_main.html", role="write")
@@ -116,11 +116,10 @@ async def decide(ask: Ask) -> Toast:
 
 
 async def _decided(ask: Ask, fact: FactMemory, how: str) -> Data:
-    """Return what stays where a proposal was, and what is left to decide."""
-    facts, _ = await read_facts(ask.handle, exactly=False)
+    """Return what stays where a proposal was."""
     can_undo = how == "Discarded" and await _before(ask, fact.id) is not None
     data = {"fact": fact, "value": _words(fact), "how": how, "whose": scope_of(fact.metadata)}
-    return {**data, "can_undo": can_undo, "counts": _count_facts(facts)}
+    return {**data, "can_undo": can_undo}
 
 
 async def _before(ask: Ask, fact_id: str) -> int | None:
@@ -135,16 +134,9 @@ async def _before(ask: Ask, fact_id: str) -> int | None:
     return drafts[-1] if drafts else None
 
 
-def _count_facts(facts: list[FactMemory]) -> dict[str, int]:
-    drafts = sum(1 for fact in facts if fact.status == "draft")
-    return {"drafts": drafts, "contradictions": len(conflicts_among(facts))}
-
-
 @pages.part("POST", "/ui/review/retract", "parts/settled.html", role="write")
 async def retract(ask: Ask) -> Data:
     """Settle a contradiction: one side was wrong."""
     fact_id = ask.text("id")
     fact = await (await _facts_of(ask, fact_id)).retract(fact_id)
-    facts, _ = await read_facts(ask.handle, exactly=False)
-    data: Data = {"fact": fact, "value": _words(fact), "whose": scope_of(fact.metadata)}
-    return {**data, "counts": _count_facts(facts)}
+    return {"fact": fact, "value": _words(fact), "whose": scope_of(fact.metadata)}

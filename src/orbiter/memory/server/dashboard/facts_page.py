@@ -1,38 +1,38 @@
 """The page of facts: a time line per key, and two times to look at it from.
 
 `as_of` is a moment of the world, `known_at` one of the knowledge about it. Facts are of exactly
-one scope, so whoever may see everyone's first chooses whose.
+one scope, so a reader who may see everyone's first chooses a user.
 """
 
 import json
-import re
-from collections import Counter
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.facts import FactEntry, FactMemory, by_key, dated, show_value
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.recall.time_bounds import read_bound
+from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, scope_of
 
-__all__ = ["as_moment", "pages", "read_facts", "scope_of"]
+__all__ = ["as_moment", "pages", "read_facts"]
 
 
 pages = Pages()
 
 PAGE = 1_000
 MAX_FACTS = 5_000
-"""Assertions that are read at most; a scope of more is told so."""
+"""Assertions that are read at most; the page says if there are more."""
 _MAX_KEYS = 100
+_MAX_SCOPES = 60
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
 
 
 _QUOTED = 3
 _AT_ONCE = 20
-"""Assertions that are told at a time."""
+"""Assertions of a history that are shown at a time."""
 
 
 async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactMemory], bool]:
@@ -56,11 +56,6 @@ async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactM
     return facts, False
 
 
-def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
-    """Return the ids that *metadata* names."""
-    return {name: value for name, value in Query(metadata=metadata).wanted.items() if value}
-
-
 @pages.page("/facts", "facts.html", title="Facts")
 async def facts(ask: Ask) -> Data:
     """Show what is true of one scope, or whose facts there are."""
@@ -73,13 +68,13 @@ async def facts(ask: Ask) -> Data:
 async def _scopes_of(handle: ScopedMemory) -> list[Data]:
     """Return which scopes have facts, among the newest of them."""
     page = await handle.list(memory_type="fact", limit=PAGE)
-    scopes = [tuple(scope_of(item.metadata).items()) for item in page]
-    keys: dict[object, dict[str, None]] = {}
-    for scope, item in zip(scopes, page, strict=True):
-        keys.setdefault(scope, {}).setdefault(str(item.metadata.extra.get("fact")))
+    keys: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for item in page:
+        scope = tuple(scope_of(item.metadata).items())
+        keys.setdefault(scope, []).append(str(item.metadata.extra.get("fact")))
     return [
-        {"scope": dict(scope), "assertions": count, "keys": list(keys[scope])[:4]}
-        for scope, count in Counter(scopes).most_common(60)
+        {"scope": dict(scope), "assertions": len(own), "keys": list(dict.fromkeys(own))[:4]}
+        for scope, own in sorted(keys.items(), key=lambda each: -len(each[1]))[:_MAX_SCOPES]
         if scope
     ]
 
@@ -87,6 +82,7 @@ async def _scopes_of(handle: ScopedMemory) -> list[Data]:
 async def _page_data(ask: Ask, *, opened: str = "") -> Data:
     """Return everything that the drawing is made of."""
     handle, now = ask.handle, datetime.now(UTC)
+    owner = scope_of(handle.scope)
     as_of = as_moment("as_of", ask.text("as_of"))
     known_at = as_moment("known_at", ask.text("known_at"))
     span, wanted, only = ask.text("span"), ask.text("q").strip(), ask.text("key")
@@ -99,7 +95,7 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         fact for fact in facts if fact.status == "accepted" and fact.recorded_at <= known
     )
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
-    named.sort(key=_natural)
+    named.sort(key=str.casefold)
     skip = min(ask.number("skip", 0, most=MAX_FACTS), len(named))
     page_keys = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
     axis = axis_of(
@@ -115,10 +111,10 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
     view = {"as_of": as_field(as_of), "known_at": as_field(known_at), "span": span, "q": wanted}
     return {
         "whose": None,
-        "owner": scope_of(handle.scope),
+        "owner": owner,
         "rows": rows,
         "axis": axis,
-        "scrub": scrub_of(axis, as_of=as_of or now),
+        "scrub_at": (max(axis.start, as_of or now) - axis.start) // axis.step,
         "skip": skip,
         "page_size": _MAX_KEYS,
         "view": view | {"key": only},
@@ -128,28 +124,10 @@ async def _page_data(ask: Ask, *, opened: str = "") -> Data:
         "most": MAX_FACTS,
         "drafts": sum(1 for fact in facts if fact.status == "draft"),
         "conflicts": sum(len(row.conflicts) for row in rows),
-        "narrower": await _narrower(handle),
+        "narrower": [each for each in await _scopes_of(handle) if each["scope"] != owner][:8],
         "opened": opened or only,
         **(await history_of(ask, only, known_at=known_at) if only else {"history": None}),
     }
-
-
-def _natural(key: str) -> list[tuple[int, int, str]]:
-    """Return how a key is sorted: `city_2` is before `city_10`."""
-    pieces = re.findall(r"([0-9]{1,18})|([^0-9]+|.)", key.casefold(), re.DOTALL)
-    return [(0, int(number), "") if number else (1, 0, text) for number, text in pieces]
-
-
-async def _narrower(handle: ScopedMemory) -> list[Data]:
-    """Return which narrower scopes have facts of their own, among the newest of them."""
-    own = scope_of(handle.scope)
-    page = await handle.list(memory_type="fact", limit=200)
-    counted = Counter(tuple(scope_of(item.metadata).items()) for item in page)
-    return [
-        {"scope": dict(scope), "more": dict(set(scope) - set(own.items())), "assertions": count}
-        for scope, count in counted.most_common(8)
-        if dict(scope) != own
-    ]
 
 
 # Changes
@@ -204,12 +182,12 @@ async def end(ask: Ask) -> Toast:
 
 def _undo_address(ask: Ask, made: FactMemory) -> str:
     named = {**ask.request.query_params, "of": made.key, "id": made.id}
-    return f"/ui/facts/undo?{urlencode(named)}"
+    return f"/ui/facts/retract?{urlencode(named)}"
 
 
-@pages.part("POST", "/ui/facts/undo", "parts/facts.html", role="write")
-async def undo(ask: Ask) -> Toast:
-    """Take back one assertion, whatever was said since; that stays, and the message says so."""
+@pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
+async def retract(ask: Ask) -> Toast:
+    """Say that an assertion was wrong, or take it back; a newer one stays."""
     fact = await ask.handle.facts.retract(ask.text("id"))
     entries = await ask.handle.facts.history(fact.key)
     is_newest = not any(
@@ -218,46 +196,13 @@ async def undo(ask: Ask) -> Toast:
     )
     now = await ask.handle.facts.get(fact.key)
     value = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]}"
-    message = f"Undone: {value}." if is_newest else f"Undone. A newer change stays: {value}."
+    message = f"Retracted: {value}." if is_newest else f"Retracted. A newer change stays: {value}."
     return Toast(await _page_data(ask, opened=fact.key), message)
 
 
-@pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")
-async def revert(ask: Ask) -> Toast:
-    """Take back what was said last."""
-    key = ask.text("of")
-    now = await ask.handle.facts.revert(key)
-    state = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]} again"
-    return Toast(await _page_data(ask, opened=key), f"Reverted: {state}.")
-
-
-@pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
-async def retract(ask: Ask) -> Toast:
-    """Say that an assertion was wrong."""
-    fact = await ask.handle.facts.retract(ask.text("id"))
-    return Toast(await _page_data(ask, opened=fact.key), "Retracted: it is never valid.")
-
-
 def as_moment(name: str, text: str) -> datetime | None:
-    """Return the moment that a field holds, `None` for an empty one, or raise `QueryError`.
-
-    A date is the beginning of its day; without a zone, it is UTC.
-    """
-    said = text.strip()
-    if not said:
-        return None
-    try:
-        moment = (
-            datetime.combine(date.fromisoformat(said), time())
-            if len(said) == len("2026-03-01")
-            else datetime.fromisoformat(said)
-        )
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise QueryError(
-            f"`{name}` is not a valid date: `{said[:40]}`; write it as `2026-03-01` or "
-            "`2026-03-01T12:30`"
-        ) from None
+    """Return the time that a field names, `None` for an empty one, or raise `QueryError`."""
+    return read_bound(name, text.strip() or None)
 
 
 def as_field(moment: datetime | None) -> str:
@@ -278,7 +223,7 @@ async def history(ask: Ask) -> Data:
 async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: int = 0) -> Data:
     """Return assertions of a key, the newest first, with who said so and from what.
 
-    Those are told that are *earlier* than so many newer ones.
+    The *earlier* newest ones are skipped.
     """
     view = ask.handle.facts if known_at is None else ask.handle.as_of(known_at).facts
     entries: list[Data] = []

@@ -48,9 +48,9 @@ _VERBS = {
     "missed": "missed some",
 }
 _TELLING = frozenset({"remembered", "updated", "restored", "said"})
-"""What is told with the words of its memory."""
+"""Kinds of events that are shown with the text of their memory."""
 _NEW = frozenset({"remembered", "restored", "said"})
-"""What a list that was read before does not show."""
+"""Kinds of events that add a memory to the list."""
 _MAX_NEW = 100
 
 

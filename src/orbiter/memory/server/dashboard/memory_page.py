@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -21,8 +22,8 @@ from orbiter.memory.model.trust import source_of, trust_of
 from orbiter.memory.recall import Reason
 from orbiter.memory.server.dashboard.chat_address import address_of
 from orbiter.memory.server.dashboard.facets import tags_of
-from orbiter.memory.server.dashboard.home_page import read_tags
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, as_number
+from orbiter.memory.server.dashboard.memories_page import read_tags
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, as_float, as_number
 from orbiter.memory.text.word_diff import Piece, word_diff
 
 __all__ = ["as_edited", "pages"]
@@ -91,7 +92,8 @@ async def save(ask: Ask) -> Toast | Data:
     version = as_number("version", form.get("version", ""), 0, least=1, most=2**31)
     content, tags = as_edited(item.content, form.get("content")), read_tags(form.get("tags", ""))
     new_tags = tags if tags != tags_of(item) else None
-    weight = _importance(form.get("importance", ""))
+    said = form.get("importance", "").strip()
+    weight = as_float("importance", said, most=1) if said else None
     weight = weight if weight != item.metadata.extra.get("importance") else None
     if content is None and new_tags is None and weight is None:
         return Toast({**await _full_page_data(ask), "conflict": None}, "No changes.")
@@ -159,7 +161,7 @@ async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
 
 
 async def _full_page_data(ask: Ask, *, query: str = "") -> Data:
-    """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
+    """Return all of the page, with related memories and the rank for a question."""
     data = await _page_data(ask)
     item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
@@ -190,7 +192,7 @@ async def _page_data(ask: Ask) -> Data:
 
 
 async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
-    """Return the fields again with what was typed in them, beside what is stored by now."""
+    """Return the form again with what was typed, and what is stored by now."""
     data = await _page_data(ask)
     item = data["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
@@ -226,83 +228,43 @@ def as_edited(old: str, typed: str | None) -> str | None:
     return plain.replace("\n", "\r\n") if ends_in_two else plain
 
 
-def _importance(text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise QueryError(f"`importance` is a number from 0 to 1, not `{text[:40]}`") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """One part of a score, and how long its bar is."""
-
-    text: str
-    points: float
-    share: float
-    """Of the strongest part, from -1 to 1."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """How a memory does for one question."""
+    """What becomes of a memory for one question."""
 
     query: str
-    verdict: str
-    is_hit: bool
-    place: int | None
-    relevance: float | None
-    score: float | None
-    weights: Sequence[Weight]
-    considered: int
     question: str
+    """How the question was understood, in words."""
+    verdict: str
+    place: int | None = None
+    """Its place among the hits; `None` if it is no hit."""
+    relevance: float | None = None
+    score: float | None = None
+    why: Sequence[Reason] = ()
 
 
 async def rank_of(handle: ScopedMemory, item: MemoryItem, query: str) -> Rank:
     """Ask *query*, and return what becomes of *item*."""
     hits = await handle.recall(query, k=_HITS, explain=True)
-    place: int | None = None
-    relevance: float | None = None
-    score: float | None = None
-    reasons: tuple[Reason, ...] = ()
-    verdict = ""
-    for number, hit in enumerate(hits, 1):
+    for place, hit in enumerate(hits, 1):
         if hit.item.id == item.id:
-            place, relevance = number, hit.relevance
-            score, reasons = hit.score, tuple(hit.why)
-            verdict = f"Number {number} of {hits.considered:,} candidates"
-        elif any(each.id == item.id for each in hit.repeats):
-            verdict = f"Left out: number {number} says the same"
-    if place is None:
-        out = next((each for each in hits.left_out if each.item.id == item.id), None)
-        if out is not None:
-            relevance, score, reasons = out.relevance, out.score, tuple(out.why)
-            verdict = verdict or f"Left out: {out.told}"
-    return Rank(
-        query,
-        verdict or _unfound(item, hits.considered),
-        place is not None,
-        place,
-        relevance,
-        score,
-        _weights(reasons),
-        hits.considered,
-        hits.question,
+            verdict = f"Number {place} of {hits.considered:,} candidates"
+            numbers = (place, hit.relevance, hit.score, tuple(hit.why))
+            return Rank(query, hits.question, verdict, *numbers)
+    verdict = (
+        f"Not among the best of {hits.considered:,} candidates: it does not match the question"
     )
-
-
-def _unfound(item: MemoryItem, considered: int) -> str:
     if item.status is not MemoryStatus.ACCEPTED:
-        return f"Never recalled: its status is {item.status.value}, and only accepted ones are"
-    return f"Not among the best of {considered:,} candidates: it does not match the question"
-
-
-def _weights(reasons: Sequence[Reason]) -> list[Weight]:
-    strongest = max((abs(each.points) for each in reasons), default=0.0) or 1.0
-    listed = [each for each in reasons if abs(each.points) >= 0.005][:12]
-    return [Weight(each.text, round(each.points, 3), each.points / strongest) for each in listed]
+        verdict = f"Never recalled: its status is {item.status.value}, and only accepted ones are"
+    out = next((each for each in hits.left_out if each.item.id == item.id), None)
+    if out is not None:
+        verdict = f"Left out: {out.told}"
+    for place, hit in enumerate(hits, 1):
+        if any(each.id == item.id for each in hit.repeats):
+            verdict = f"Left out: number {place} says the same"
+    if out is None:
+        return Rank(query, hits.question, verdict)
+    return Rank(query, hits.question, verdict, None, out.relevance, out.score, tuple(out.why))
 
 
 async def related_to(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]:
@@ -315,9 +277,8 @@ async def related_to(handle: ScopedMemory, item: MemoryItem) -> list[MemoryItem]
     return [hit.item for hit in hits if hit.item.id != item.id][:_RELATED]
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """Something beside the text that is not what it was."""
+class Label(NamedTuple):
+    """A tag, a date or the like that is not what it was."""
 
     name: str
     before: str
@@ -333,7 +294,7 @@ class Change:
     at: datetime
     by: str
     pieces: Sequence[Piece]
-    labels: Sequence[Labelled]
+    labels: Sequence[Label]
     is_now: bool
     may_return: bool
     """Whether making the memory this again would change anything."""
@@ -355,37 +316,35 @@ class Origin:
 
 def changes(versions: Sequence[ItemVersion]) -> list[Change]:
     """Return the newest versions, newest first, each with what it changed in the one before."""
-    rows: list[Change] = []
-    now = versions[-1].item if versions else None
-    for place in range(len(versions) - 1, max(-1, len(versions) - 1 - MAX_VERSIONS), -1):
-        each = versions[place]
-        before = versions[place - 1].item if place else None
-        is_now = place == len(versions) - 1
-        is_same = now is not None and _is_same(each.item, now)
-        has_text = before is not None and each.change == "updated"
-        rows.append(
-            Change(
-                version=each.item.version,
-                change=each.change,
-                at=each.at,
-                by=(each.by or "").removeprefix(RESERVED),
-                pieces=word_diff(before.content, each.item.content)
-                if has_text and before is not None and before.content != each.item.content
-                else [],
-                labels=_labels(before, each.item) if has_text and before is not None else [],
-                is_now=is_now,
-                may_return=not is_now and not is_same and each.change != "deleted",
-            )
-        )
-    return rows
+    if not versions:
+        return []
+    pairs = list(zip([None, *versions], versions, strict=False))[-MAX_VERSIONS:]
+    return [_change(earlier, version, versions[-1]) for earlier, version in reversed(pairs)]
 
 
-def _is_same(one: MemoryItem, other: MemoryItem) -> bool:
-    return one.content == other.content and not _labels(one, other)
+def _change(earlier: ItemVersion | None, version: ItemVersion, last: ItemVersion) -> Change:
+    item, now, is_now = version.item, last.item, version is last
+    pieces: Sequence[Piece] = []
+    labels: Sequence[Label] = []
+    if earlier is not None and version.change == "updated":
+        labels = _labels(earlier.item, item)
+        if earlier.item.content != item.content:
+            pieces = word_diff(earlier.item.content, item.content)
+    is_same = item.content == now.content and not _labels(item, now)
+    return Change(
+        item.version,
+        version.change,
+        version.at,
+        (version.by or "").removeprefix(RESERVED),
+        pieces,
+        labels,
+        is_now,
+        may_return=not is_now and not is_same and version.change != "deleted",
+    )
 
 
-def _labels(before: MemoryItem, after: MemoryItem) -> list[Labelled]:
-    """Return what differs beside the text."""
+def _labels(before: MemoryItem, after: MemoryItem) -> list[Label]:
+    """Return what differs, apart from the text."""
     was, now = before.metadata.extra, after.metadata.extra
     names = sorted({*was, *now} - {"trust"})
     pairs = [(name, was.get(name), now.get(name)) for name in names]
@@ -393,7 +352,7 @@ def _labels(before: MemoryItem, after: MemoryItem) -> list[Labelled]:
         ("status", before.status.value, after.status.value),
         ("expires", before.expires_at, after.expires_at),
     ]
-    return [Labelled(name, _said(old), _said(new)) for name, old, new in pairs if old != new]
+    return [Label(name, _said(old), _said(new)) for name, old, new in pairs if old != new]
 
 
 def _said(value: object) -> str:

@@ -5,7 +5,6 @@ database, in one statement each, and kept for a while; no visit counts it again.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -15,12 +14,11 @@ from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.dashboard.chat_address import Conversation, as_seen_by
 from orbiter.memory.server.dashboard.chats_page import covered_by, summary_of
-from orbiter.memory.server.dashboard.home_page import health_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.review_page import review_counts
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
+from orbiter.memory.server.dashboard.store_health import health_of
 from orbiter.memory.server.dashboard.templating import environment
-from orbiter.memory.server.http.activity import Period
 
 __all__ = ["pages"]
 
@@ -87,7 +85,6 @@ async def overview(ask: Ask) -> Data:
         "latency": {
             what: activity.latency(what) if is_everyone else None for what in ("recalls", "writes")
         },
-        "bars": _bars(periods),
         "is_empty": not health.memories and not health.forgotten,
     }
     if ask.request.url.path.endswith(".json"):
@@ -109,7 +106,6 @@ async def _counted(ask: Ask, total: int) -> Data:
     growth = await _growth(ask, total)
     return {
         "growth": growth,
-        "points": _points(growth),
         "users": parts.get("user_id", []),
         "agents": parts.get("agent_id", []),
         "types": parts["memory_type"],
@@ -189,46 +185,3 @@ async def _cost(talk: Conversation) -> tuple[int, int]:
         return whole, summary + sent_tokens(rest, "openai", counter=talk.counter)
 
     return await asyncio.to_thread(count)
-
-
-# Drawings: numbers in, places out
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A column of the drawing of activity, whose heights are percents."""
-
-    at: datetime
-    x: float
-    width: float
-    writes: int
-    recalls: int
-    high_writes: float
-    high_recalls: float
-
-
-def _bars(periods: Sequence[Period]) -> list[Bar]:
-    largest = max((max(each.writes, each.recalls) for each in periods), default=0) or 1
-    step = 100 / max(1, len(periods))
-    return [
-        Bar(
-            each.at,
-            round(number * step, 3),
-            round(step * 0.42, 3),
-            each.writes,
-            each.recalls,
-            round(46 * each.writes / largest, 2),
-            round(46 * each.recalls / largest, 2),
-        )
-        for number, each in enumerate(periods)
-    ]
-
-
-def _points(days: Sequence[Day]) -> str:
-    """Return the line of growth in a box of 1,000 by 200."""
-    most = max((each.total for each in days), default=0) or 1
-    step = 1_000 / max(1, len(days) - 1)
-    return " ".join(
-        f"{number * step:.1f},{190 - 180 * each.total / most:.1f}"
-        for number, each in enumerate(days)
-    )

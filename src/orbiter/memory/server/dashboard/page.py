@@ -1,4 +1,4 @@
-"""How pages are made: a function gives data, which becomes HTML, or JSON at the page's twin.
+"""Pages and parts of pages: a function returns data, which becomes HTML, or JSON at the twin.
 
     @page("/facts", "facts.html", title="Facts")
     async def facts(ask: Ask) -> Data: ...          # also /facts.json
@@ -11,11 +11,9 @@ Nothing else in here knows requests; whose memories a page shows is settled by `
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
@@ -25,48 +23,27 @@ from starlette.routing import BaseRoute, Route
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.templating import render, to_json
 from orbiter.memory.server.http.scopes import check_names, handle_of
 from orbiter.memory.server.http.state import ServerState
 
-__all__ = ["Answer", "Ask", "Data", "Pages", "Toast", "as_page"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Data",
+    "Pages",
+    "Toast",
+    "as_float",
+    "as_number",
+    "as_page",
+    "scope_of",
+]
 
 
 Data = dict[str, object]
-"""What a template is given, and what the JSON twin tells."""
-
-NAVIGATION = (
-    (
-        "Memory",
-        (
-            ("/", "Overview", "home", "h"),
-            ("/memories", "Memories", "list", "l"),
-            ("/chats", "Chats", "chat", "c"),
-            ("/facts", "Facts", "fact", "f"),
-            ("/map", "Map", "map", "m"),
-            ("/graph", "Graph", "graph", "g"),
-        ),
-    ),
-    (
-        "Labs",
-        (
-            ("/recall", "Recall lab", "search", "r"),
-            ("/context", "Context lab", "layers", "x"),
-            ("/playground", "Playground", "play", "p"),
-        ),
-    ),
-    (
-        "Manage",
-        (
-            ("/review", "Review", "check", "v"),
-            ("/users", "Users", "people", "u"),
-            ("/data", "Data", "data", "d"),
-            ("/doctor", "Doctor", "pulse", "o"),
-        ),
-    ),
-)
-"""The pages in the menu: address, name, icon, and the key after `g`."""
+"""The variables of a template, which are also the JSON twin of a page."""
 
 _OF_A_SCOPE = ("cursor", "before", "chat")
 """What an address says that means something else, or nothing, in a wider scope."""
@@ -76,19 +53,6 @@ _WIDER = {"/chat": "/chats"}
 
 
 _FOR_PROGRAMS = ("/v1", "/mcp", "/ui", "/static", "/healthz", "/readyz", "/metrics")
-_QUOTED = re.compile(r"`([^`]*)`")
-_HEADLINES = {
-    400: "Bad request",
-    403: "Not allowed with this key",
-    404: "Page not found",
-    413: "Request too large",
-    422: "Invalid request",
-    429: "Too many requests",
-    500: "Internal error",
-    501: "Not supported by this store",
-    503: "The store does not respond",
-    504: "Timeout",
-}
 
 
 @dataclass(frozen=True)
@@ -113,7 +77,7 @@ class Answer:
 
 
 class Ask:
-    """What somebody asks of a page, and on whose behalf."""
+    """A request of a page: its parameters, its scope, and what the reader may do."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -147,6 +111,10 @@ class Ask:
         """Return what the address says *name* is."""
         return self.request.query_params.get(name, default)
 
+    def texts(self, **defaults: str) -> dict[str, str]:
+        """Return what the address says for each name, and the default of one that it leaves out."""
+        return {name: self.text(name) or default for name, default in defaults.items()}
+
     def number(self, name: str, default: int, *, least: int = 0, most: int = 10**6) -> int:
         """Return a number of the address, or raise `QueryError`."""
         return as_number(name, self.text(name), default, least=least, most=most)
@@ -161,14 +129,21 @@ class Ask:
         check_names((name, value.strip()) for name, value in pairs)
         return dict(pairs)
 
-    def frame(self, title: str, path: str) -> Data:
-        """Return what every whole page needs."""
+    def common(self) -> Data:
+        """Return what every template is given."""
         return {
-            "title": title,
-            "here": path,
-            "navigation": NAVIGATION,
             "scope": self.scope,
             "scope_query": f"?{urlencode(self.scope)}" if self.scope else "",
+            "may_write": self.may("write"),
+            "may_admin": self.may("admin"),
+        }
+
+    def frame(self, title: str, path: str) -> Data:
+        """Return what the template of a whole page is given."""
+        return {
+            **self.common(),
+            "title": title,
+            "here": path,
             "pills": [
                 (name, value, self._wider(path, [name])) for name, value in self.scope.items()
             ],
@@ -176,9 +151,6 @@ class Ask:
             "twin": f"{twin_of(path)}?{self.request.url.query}",
             "token": self.server.token_for(self.principal),
             "principal": self.principal,
-            "may_write": self.may("write"),
-            "may_admin": self.may("admin"),
-            "store_url": self.server.memory.url,
         }
 
     def _wider(self, path: str, without: list[str]) -> str:
@@ -191,7 +163,7 @@ class Ask:
         return f"{where}?{urlencode(said)}" if said else where
 
     def may(self, role: Role) -> bool:
-        """Tell whether the reader may do what *role* may, here and now."""
+        """Return whether the reader may do what *role* may, here and now."""
         is_change = role != "read"
         return self.principal.may(role) and not (is_change and self.server.settings.read_only)
 
@@ -209,7 +181,24 @@ def as_number(name: str, text: str, default: int, *, least: int, most: int) -> i
     return value
 
 
-Give = Callable[[Ask], Awaitable[Data | Toast | Answer | Response]]
+def as_float(name: str, text: str, *, most: float) -> float:
+    """Return the number from 0 to *most* that *text* is, or raise `QueryError`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise QueryError(f"`{name}` must be a number from 0 to {most:g}, not `{text[:40]}`")
+    return value
+
+
+def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
+    """Return the ids that *metadata* names."""
+    return {str(name): value for name, value in Query(metadata=metadata).wanted.items() if value}
+
+
+Result = Data | Toast | Answer | Response
+Give = Callable[[Ask], Awaitable[Result]]
 
 
 def twin_of(path: str) -> str:
@@ -229,21 +218,12 @@ class Pages:
         def add(give: Give) -> Give:
             async def html(request: Request) -> Response:
                 ask = Ask(request)
-                result = await give(ask)
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                values = {**ask.frame(title, path), **answer.data}
-                # What is shown may be long; nobody else waits while it is written.
-                text = await asyncio.to_thread(render, template, values)
-                return HTMLResponse(text, answer.status, dict(answer.headers))
+                return await _respond(
+                    await give(ask), lambda data: _html(template, ask.frame(title, path), data)
+                )
 
             async def twin(request: Request) -> Response:
-                result = await give(Ask(request))
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                return await asyncio.to_thread(_as_json, answer)
+                return await _respond(await give(Ask(request)), _json)
 
             self.routes += [Route(path, html), Route(twin_of(path), twin)]
             return give
@@ -262,19 +242,9 @@ class Pages:
                     raise AccessError(_refused(ask, role))
                 if verb != "GET":
                     await ask.form()  # refuses an empty name of a scope, whatever the part reads
-                result = await give(ask)
-                if isinstance(result, Response):
-                    return result
-                answer = _answer(result)
-                common: dict[str, Any] = {
-                    "scope_query": f"?{urlencode(ask.scope)}" if ask.scope else "",
-                    "scope": ask.scope,
-                    "may_write": ask.may("write"),
-                    "may_admin": ask.may("admin"),
-                }
-                values = {**common, **answer.data}
-                text = await asyncio.to_thread(render, template, values) if template else ""
-                return HTMLResponse(text, answer.status, dict(answer.headers))
+                return await _respond(
+                    await give(ask), lambda data: _html(template, ask.common(), data)
+                )
 
             self.routes.append(Route(path, piece, methods=[verb]))
             return give
@@ -282,8 +252,23 @@ class Pages:
         return add
 
 
-def _as_json(answer: Answer) -> Response:
-    return JSONResponse(to_json(answer.data), answer.status)
+async def _respond(result: Result, write: Callable[[Data], Response]) -> Response:
+    """Return the response for what a page gave; a long page is written in a thread."""
+    if isinstance(result, Response):
+        return result
+    answer = _answer(result)
+    response = await asyncio.to_thread(write, answer.data)
+    response.status_code = answer.status
+    response.headers.update(answer.headers)
+    return response
+
+
+def _html(template: str | None, common: Data, data: Data) -> Response:
+    return HTMLResponse(render(template, {**common, **data}) if template else "")
+
+
+def _json(data: Data) -> Response:
+    return JSONResponse(to_json(data))
 
 
 def _refused(ask: Ask, role: Role) -> str:
@@ -294,16 +279,10 @@ def _refused(ask: Ask, role: Role) -> str:
 
 def _answer(result: Data | Toast | Answer) -> Answer:
     if isinstance(result, Toast):
-        toast = result
-        undo = {"undo": toast.undo, "target": toast.target} if toast.undo else {}
-        event = {"orbiter:say": {"value": toast.message, **undo}}
-        return Answer(toast.data, headers={"HX-Trigger": to_header(event)})
+        undo = {"undo": result.undo, "target": result.target} if result.undo else {}
+        event = {"orbiter:say": {"value": result.message, **undo}}  # ASCII, as headers are
+        return Answer(result.data, headers={"HX-Trigger": json.dumps(event)})
     return result if isinstance(result, Answer) else Answer(result)
-
-
-def to_header(events: Mapping[str, object]) -> str:
-    """Return events as htmx reads them from a header, in ASCII."""
-    return json.dumps(events)
 
 
 def as_page(problem: Response, request: Request) -> Response:
@@ -318,26 +297,12 @@ def as_page(problem: Response, request: Request) -> Response:
     is_opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if is_for_program or not is_opened or "hx-request" in request.headers:
         return problem
-    status = problem.status_code
-    problem_data = json.loads(bytes(problem.body))
-    frame = Ask(request).frame("Problem", path)
     data = {
-        **frame,
+        **Ask(request).frame("Problem", path),
         "scope": {},
         "twin": "",
-        "status": status,
-        "headline": _HEADLINES.get(status, "Request failed"),
-        "detail": _sentence(_detail(str(problem_data.get("detail", "")), path)),
+        "status": problem.status_code,
+        "detail": json.loads(bytes(problem.body)).get("detail") or "",
     }
     kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}
-    return HTMLResponse(render("error.html", data), status, kept)
-
-
-def _detail(text: str, path: str) -> str:
-    """Return what went wrong; of a page that does not exist, its address rather than that again."""
-    return f"there is no page at `{path[:200]}`" if text == "not found" else text
-
-
-def _sentence(text: str) -> str:
-    sentence = _QUOTED.sub(r"“\1”", f"{text[:1].upper()}{text[1:]}")
-    return sentence if sentence.endswith((".", "!", "?")) or not sentence else f"{sentence}."
+    return HTMLResponse(render("error.html", data), problem.status_code, kept)

@@ -1,4 +1,4 @@
-"""The playground: a chat beside its memory, to see what each turn recalls, sends and keeps.
+"""The playground: a chat next to its memory, to see what each turn recalls, sends and keeps.
 
 Without a model the answers are scripted from what was recalled. With one, the server asks it, and
 its key stays on the server.
@@ -19,8 +19,7 @@ from orbiter.memory.errors import (
 from orbiter.memory.model.items import SCRIPTED, AIMemory, MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.server.dashboard.chat_address import Watched, chat_of
 from orbiter.memory.server.dashboard.context_lab import Task, result_of
-from orbiter.memory.server.dashboard.facts_page import scope_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number, scope_of
 from orbiter.memory.server.dashboard.slow_parts import slow_part
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.summarizers.openai_summarizer import ChatModel

@@ -1,26 +1,35 @@
 """The recall lab: one question, answered by words, by meaning and by both, side by side."""
 
 import json
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
 from orbiter.memory.recall.time_bounds import read_bound
-from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
+from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_float, as_number
 from orbiter.memory.text.ranking import MIN_RELEVANCE, is_answered
 
 if TYPE_CHECKING:
-    from orbiter.memory.recall import Explanation, RecallMode, RecallResult
+    from orbiter.memory.recall import Explanation, RecallMode
 
 __all__ = ["pages"]
 
 pages = Pages()
 
-_DEFAULT_HITS = 8
+_USUAL = {
+    "type": "",
+    "since": "",
+    "where": "",
+    "min_trust": "",
+    "k": "8",
+    "min_relevance": str(MIN_RELEVANCE),
+    "recency": "0",
+    "importance": "0",
+}
+"""The filters and weights of the form, unless the address says otherwise."""
 _MAX_HITS = 50
 _TYPES = ("item", "fact", "human", "ai", "tool", "system")
 _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
@@ -30,28 +39,15 @@ _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
 )
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked of the lab."""
-
-    query: str
-    k: int
-    memory_type: str | None
-    since: datetime | None
-    where: Where | None
-    min_trust: str | None
-    min_relevance: float
-    recency_weight: float
-    importance_weight: float
-
-
 @pages.page("/recall", "recall.html", title="Recall lab")
 async def lab(ask: Ask) -> Data | Answer:
     """Show what each way to recall finds."""
+    asked = ask.texts(q="", user_id="", agent_id="", **_USUAL)
+    chosen = asked["type"].strip()
     data: Data = {
-        "asked": _written(ask),
-        "types": _types(ask.text("type").strip()),
-        "usual_relevance": str(MIN_RELEVANCE),
+        "asked": asked,
+        "types": (*_TYPES, chosen) if chosen and chosen not in _TYPES else _TYPES,
+        "is_usual": {**asked, **_USUAL} == asked,
         "trusts": SOURCE_KINDS,
         "held": ask.principal.scope,
         "error": None,
@@ -59,9 +55,9 @@ async def lab(ask: Ask) -> Data | Answer:
         "ranks": {},
     }
     try:
-        question = _question(ask)
-        if question.query:
-            lanes = [await _lane(ask.handle, question, *lane) for lane in _LANES]
+        arguments = _arguments(asked)
+        if query := asked["q"].strip():
+            lanes = [await _lane(ask.handle, query, arguments, *lane) for lane in _LANES]
             data |= {"lanes": lanes, "ranks": _ranks(lanes)}
     except QueryError as exc:
         # What was typed is still there, with what to do about it.
@@ -69,40 +65,20 @@ async def lab(ask: Ask) -> Data | Answer:
     return data
 
 
-def _types(chosen: str) -> tuple[str, ...]:
-    """Return the types to choose from, with the one that is asked for, whatever it is."""
-    return (*_TYPES, chosen) if chosen and chosen not in _TYPES else _TYPES
-
-
-def _written(ask: Ask) -> dict[str, str]:
-    """Return the form as it was filled in, also where that cannot be used."""
-    names = ("q", "type", "since", "where", "min_trust", "user_id", "agent_id")
+def _arguments(asked: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of `recall` that the form names."""
+    if asked["min_trust"]:
+        read_trust(asked["min_trust"])
     return {
-        **{name: ask.text(name) for name in names},
-        "k": ask.text("k") or str(_DEFAULT_HITS),
-        "min_relevance": ask.text("min_relevance") or str(MIN_RELEVANCE),
-        "recency": ask.text("recency") or "0",
-        "importance": ask.text("importance") or "0",
+        "k": as_number("k", asked["k"], 0, least=1, most=_MAX_HITS),
+        "memory_type": asked["type"].strip() or None,
+        "since": read_bound("since", asked["since"].strip() or None),
+        "where": _where(asked["where"].strip()),
+        "min_trust": asked["min_trust"] or None,
+        "min_relevance": as_float("min_relevance", asked["min_relevance"], most=1),
+        "recency_weight": as_float("recency", asked["recency"], most=10),
+        "importance_weight": as_float("importance", asked["importance"], most=10),
     }
-
-
-def _question(ask: Ask) -> Question:
-    trust = ask.text("min_trust")
-    if trust:
-        read_trust(trust)
-    return Question(
-        query=ask.text("q").strip(),
-        k=as_number("k", ask.text("k"), _DEFAULT_HITS, least=1, most=_MAX_HITS),
-        memory_type=ask.text("type").strip() or None,
-        since=read_bound("since", ask.text("since").strip() or None),
-        where=_where(ask.text("where").strip()),
-        min_trust=trust or None,
-        min_relevance=_weight(
-            "min_relevance", ask.text("min_relevance") or str(MIN_RELEVANCE), most=1
-        ),
-        recency_weight=_weight("recency", ask.text("recency")),
-        importance_weight=_weight("importance", ask.text("importance")),
-    )
 
 
 def _where(text: str) -> Where | None:
@@ -119,26 +95,20 @@ def _where(text: str) -> Where | None:
     return where
 
 
-def _weight(name: str, text: str, *, most: int = 10) -> float:
-    try:
-        weight = float(text or 0)
-    except ValueError:
-        weight = -1.0
-    if not 0 <= weight <= most:
-        raise QueryError(f"`{name}` must be a number from 0 to {most}, not `{text[:40]}`")
-    return weight
-
-
 async def _lane(
-    handle: ScopedMemory, question: Question, mode: "RecallMode", title: str, about: str
+    handle: ScopedMemory,
+    query: str,
+    arguments: Mapping[str, Any],
+    mode: "RecallMode",
+    title: str,
+    about: str,
 ) -> Data:
     """Return what one way finds, or why there is no such way here."""
     lane: Data = {"mode": mode, "title": title, "about": about, "missing": None, "hits": []}
     try:
-        result = await _recalled(handle, question, mode)
+        result = await handle.recall(query, mode=mode, explain=True, **arguments)
     except UnsupportedError as exc:
-        missing = {"missing": str(exc), "left_out": (), "considered": 0, "largest": 0.0}
-        return {**lane, **missing, "question": "", "reranking": None}
+        return {**lane, "missing": str(exc), "question": ""}
     return {
         **lane,
         "largest": max((points_for(hit.why) for hit in result), default=0.0),
@@ -149,22 +119,6 @@ async def _lane(
         "question": result.question,
         "reranking": None if result.reranking is None else str(result.reranking),
     }
-
-
-async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode") -> "RecallResult":
-    return await handle.recall(
-        question.query,
-        k=question.k,
-        mode=mode,
-        memory_type=question.memory_type,
-        since=question.since,
-        where=question.where,
-        min_trust=question.min_trust,
-        min_relevance=question.min_relevance,
-        recency_weight=question.recency_weight,
-        importance_weight=question.importance_weight,
-        explain=True,
-    )
 
 
 def points_for(why: "Explanation") -> float:

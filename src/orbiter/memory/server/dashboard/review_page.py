@@ -1,4 +1,4 @@
-"""The page of what a person should check: copies, contradictions, proposals, and what is hidden.
+"""Review, what a person should check: duplicates, contradictions, drafts, quarantined sources.
 
 Each tab looks at the newest part of a scope and says how far it looked; only a button looks
 through everything.
@@ -93,6 +93,12 @@ async def review_counts(handle: ScopedMemory) -> dict[str, int]:
     }
 
 
+@pages.part("GET", "/ui/review/counts", "parts/review_counts.html")
+async def counts(ask: Ask) -> Data:
+    """Return the counts of the tabs, which a change asks for again."""
+    return {"counts": await review_counts(ask.handle)}
+
+
 # Copies
 
 
@@ -135,7 +141,7 @@ async def keep(ask: Ask) -> Data:
             what = "a turn of a conversation" if item.memory_type in SPOKEN else "more than a note"
             raise QueryError(f"`{item.id}` is {what}, not a copy; nothing was forgotten")
     gone = [item_id for item_id in others if len(await ask.handle.forget(item_id))]
-    return {"kept": kept, "gone": gone, "counts": await _count_alike(ask.handle)}
+    return {"kept": kept, "gone": gone}
 
 
 @pages.part("POST", "/ui/review/restore", "parts/restored.html", role="write")
@@ -145,12 +151,7 @@ async def restore(ask: Ask) -> Data:
     items = [await ask.handle.restore(each) for each in await _ids(ask)]
     group = [*items, *([kept] if kept is not None else [])]
     group.sort(key=lambda item: (item.created_at, item.id))
-    counts = await _count_alike(ask.handle)
-    return {"groups": [group], "compared": len(group), "counts": counts}
-
-
-async def _count_alike(handle: ScopedMemory) -> dict[str, int]:
-    return {"duplicates": len((await _alike(handle))[0])}
+    return {"groups": [group], "compared": len(group)}
 
 
 async def _ids(ask: Ask) -> list[str]:
@@ -195,12 +196,9 @@ async def doubt(ask: Ask) -> Response:
     async def work() -> Data:
         act = ask.handle.undo if way == "undo" else ask.handle.quarantine
         affected = await act(source, dry_run=not is_meant)
-        data = {"source": source, "way": way, "done": is_meant, "count": len(affected)}
-        return {
-            **data,
-            "shown": affected.items[:5],
-            **(await _hidden_by_now(ask) if is_meant else {}),
-        }
+        data: Data = {"source": source, "way": way, "done": is_meant, "count": len(affected)}
+        data["hidden"] = await hidden_in(ask.handle) if is_meant else None
+        return {**data, "shown": affected.items[:5], "hidden_sample": HIDDEN_SAMPLE}
 
     return await slow_part(ask, "parts/doubt.html", work)
 
@@ -211,24 +209,9 @@ async def release(ask: Ask) -> Response:
     source = ask.text("source")
 
     async def work() -> Data:
-        count = await ask.handle.release(source)
-        hidden = await hidden_in(ask.handle)
-        return {
-            "source": source,
-            "count": count,
-            "counts": {"quarantined": _count_hidden(hidden)},
-        }
+        return {"source": source, "count": await ask.handle.release(source)}
 
     return await slow_part(ask, "parts/released.html", work)
-
-
-async def _hidden_by_now(ask: Ask) -> Data:
-    hidden = await hidden_in(ask.handle)
-    return {
-        "hidden": hidden,
-        "hidden_sample": HIDDEN_SAMPLE,
-        "counts": {"quarantined": _count_hidden(hidden)},
-    }
 
 
 def _count_hidden(hidden: dict[str, list[MemoryItem]] | None) -> int:

@@ -1,7 +1,6 @@
-"""Figures of a scope that are kept for a moment, so that no visit counts everything again.
+"""Cache of figures by scope, for some seconds, so that no visit counts everything again.
 
-What is kept is known by the scope that it was read in: nobody is given another's. Several visits at
-once wait for one answer.
+The scope is the key: nobody is given another's. Several visits at once wait for one answer.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _Kept = OrderedDict[tuple[object, ...], tuple[float, "asyncio.Future[_T]"]]
 
 
 class ScopeCache(Generic[_T]):
-    """What was made for a scope, for some seconds; *most* scopes of each memory."""
+    """Cached values, for some seconds; *most* scopes of each memory."""
 
     def __init__(self, *, seconds: float, most: int = 32) -> None:
         self._seconds = seconds
@@ -31,7 +30,7 @@ class ScopeCache(Generic[_T]):
         _caches.add(self)
 
     async def get(self, ask: Ask, make: Callable[[], Awaitable[_T]], *mark: object) -> _T:
-        """Return what *make* gave for the page's scope and *mark*, or have it made."""
+        """Return the cached value for the page's scope and *mark*, or call *make*."""
         kept = self._memories.setdefault(ask.server.memory, OrderedDict())
         key = (*Query(metadata=ask.handle.scope).wanted.items(), None, *mark)
         now, loop = monotonic(), asyncio.get_running_loop()
@@ -60,6 +59,6 @@ _caches: "WeakSet[ScopeCache[Any]]" = WeakSet()
 
 
 def forget_figures(memory: AgentMemory) -> None:
-    """Forget what is kept of *memory*, as names of somebody who was erased may be in it."""
+    """Clear all caches of *memory*, as names of somebody who was erased may be in them."""
     for each in _caches:
         each.clear(memory)

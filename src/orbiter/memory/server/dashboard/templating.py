@@ -1,4 +1,4 @@
-"""Templates, and what they say of memories.
+"""The Jinja environment: escaping, visible control characters, filters.
 
 Every text that a template writes is escaped, and what would turn letters around or hide in them
 is made visible first: the environment does both by itself, so that no template can forget it. Only
@@ -68,7 +68,7 @@ def _is_hidden(text: str, at: int, letter: str) -> bool:
 
 
 def _join(before: str, after: str) -> bool:
-    """Tell whether a joiner between these two does what it is there for."""
+    """Return whether a joiner between these two does what it is there for."""
     if unicodedata.category(after) in _PICTURES:
         return before == _AS_PICTURE or unicodedata.category(before) in _PICTURES
     return all(
@@ -98,6 +98,11 @@ def _code(text: str) -> Markup:
         return escape(visible(text))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
+def _sentence(text: str) -> Markup:
+    """Return a message of ours as a sentence, for what went wrong."""
+    return _code(f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}")
 
 
 def _ago(moment: datetime) -> str:
@@ -175,6 +180,7 @@ def environment() -> Environment:
         "count": _count,
         "kind": _kind,
         "pretty": _pretty,
+        "sentence": _sentence,
         "size": _size,
         "source": source_of,
         "verbatim": _verbatim,

@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.model.value_counts import UserOrder
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.value_counts import UserInfo, UserOrder
 from orbiter.memory.server.dashboard.chat_address import name_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.data_page import count_erasure
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, scope_of
 from orbiter.memory.server.dashboard.scope_cache import ScopeCache
 
 __all__ = ["pages"]
@@ -34,15 +35,15 @@ class Person:
 
     user_id: str
     memories: int
-    chats: int | None
+    chats: int
     first_at: datetime | None
     last_at: datetime | None
-    entries: int = 0
+    entries: int
     is_default: bool = False
 
 
 _people: ScopeCache[list[Person]] = ScopeCache(seconds=15)
-"""Of a scope within everyone: each of its users is asked for, one after another."""
+"""The users of a scope within everyone: each of them is asked for, one after another."""
 
 
 @pages.page("/users", "users.html", title="Users")
@@ -51,7 +52,7 @@ async def users(ask: Ask) -> Data:
     order, starts = ask.text("order") or "recent", ask.text("starts_with").strip()
     if order not in _ORDERS:
         raise QueryError(f"`order` is one of `{'`, `'.join(_ORDERS)}`")
-    held = Query(metadata=ask.handle.scope).wanted
+    held = scope_of(ask.handle.scope)
     if held:
         people, more = await _people.get(ask, lambda: _within(ask)), None
     else:
@@ -61,19 +62,7 @@ async def users(ask: Ask) -> Data:
             limit=_PAGE,
             cursor=ask.text("cursor") or None,
         )
-        people = [
-            Person(
-                each.user_id,
-                each.items,
-                each.chats,
-                each.first_at,
-                each.last_at,
-                each.entries,
-                each.is_default,
-            )
-            for each in page
-        ]
-        more = page.next
+        people, more = [_person(each) for each in page], page.next
     return {
         "people": people,
         "more": more,
@@ -81,38 +70,33 @@ async def users(ask: Ask) -> Data:
         "orders": _ORDERS,
         "starts_with": starts,
         "is_everyone": not held,
-        "most": max((each.memories for each in people), default=1),
+        "most": max((each.memories for each in people), default=0) or 1,
     }
+
+
+def _person(user: UserInfo) -> Person:
+    times = (user.first_at, user.last_at)
+    return Person(user.user_id, user.items, user.chats, *times, user.entries, user.is_default)
 
 
 async def _within(ask: Ask) -> list[Person]:
     """Return the users of a scope, which names a user or an agent."""
     page = []
-    counts = {
-        str(each.value): each.items for each in await ask.handle.count_by("user_id", limit=_PAGE)
-    }
-    for name in await _with_entries(ask):
-        counts.setdefault(name, 0)
-    for name, memories in counts.items():
+    counted = await ask.handle.count_by("user_id", limit=_PAGE)
+    counts = dict.fromkeys(await _with_entries(ask), 0)
+    for name, memories in {**counts, **{str(each.value): each.items for each in counted}}.items():
         own = ask.handle_for({**ask.scope, "user_id": name})
         newest = await own.list(limit=1) if memories else []
         sessions = len(await own.count_by("session_id", limit=1_000)) if memories else 0
         last = newest[0].created_at if newest else None
-        named = own.scope
-        would = await ask.server.memory.erase(
-            user_id=named.user_id,
-            session_id=named.session_id,
-            task_id=named.task_id,
-            agent_id=named.agent_id,
-            dry_run=True,
-        )
-        if memories or would.entries:
-            page.append(Person(name, memories, sessions, None, last, would.entries))
-    return page
+        entries = (await count_erasure(ask, scope_of(own.scope))).entries
+        if memories or entries:
+            page.append(Person(name, memories, sessions, None, last, entries))
+    return sorted(page, key=lambda each: -each.memories)
 
 
 async def _with_entries(ask: Ask) -> list[str]:
-    """Return users who may have entries alone; whether any are of the scope is for whoever asks."""
+    """Return users who may have key-value entries and no memory; not all of the scope."""
     if ask.handle.scope.user_id is not None:
         return [ask.handle.scope.user_id]
     recent = await ask.server.memory.users(order="recent", limit=_MAX_ASKED)
@@ -134,7 +118,7 @@ async def suggest(ask: Ask) -> Response:
     field, typed = ask.text("field"), ask.text("q").strip()[:200].casefold()
     if field not in _FIELDS:
         raise QueryError(f"`field` is one of `{'`, `'.join(_FIELDS)}`")
-    if field == "user_id" and not Query(metadata=ask.handle.scope).wanted:
+    if field == "user_id" and not scope_of(ask.handle.scope):
         # An index leads to the names that begin so, however many there are.
         page = await ask.server.memory.users(
             starts_with=ask.text("q").strip()[:200], limit=_MAX_VALUES

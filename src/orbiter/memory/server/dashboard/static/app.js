@@ -156,6 +156,22 @@ document.addEventListener("htmx:afterRequest", ({ detail: { xhr, target, success
   const asked = asking.get(xhr);
   if (!successful && asked?.at?.isConnected && document.activeElement === document.body) asked.at.focus();
 });
+
+// A slow part streams comments about its progress, `<!-- 30/120 -->`, until it is there.
+document.addEventListener("htmx:beforeRequest", ({ detail: { xhr, target } }) => {
+  const panel = document.createElement("div");
+  panel.className = "panel stack tight";
+  panel.dataset.bar = "";
+  panel.innerHTML = '<p class="row spread"><span>Working</span><span class="meta number"></span></p><progress aria-label="Progress"></progress>';
+  xhr.addEventListener("progress", () => {
+    const [done, total] = xhr.responseText.match(/<!-- \d+\/\d+ -->/g)?.at(-1).match(/\d+/g).map(Number) ?? [];
+    if (done === undefined || !target) return;
+    if (!panel.isConnected) target.prepend(panel);
+    panel.querySelector(".meta").textContent = total ? `${Math.round((100 * done) / total)} %` : done ? `${done} so far` : "";
+    if (total) Object.assign(panel.querySelector("progress"), { max: total, value: done });
+  });
+  xhr.addEventListener("loadend", () => panel.remove());
+});
 const LANDING = "[data-focus], h2, h3, .notice, .memory-text, .panel";
 document.addEventListener("htmx:afterSettle", ({ detail: { xhr, target } }) => {
   const asked = asking.get(xhr);
@@ -322,9 +338,12 @@ for (const kind of ["focusin", "input"]) {
     offering = setTimeout(() => offer(field), kind === "input" ? 200 : 0);
   });
 }
-// A form with data-reset-on-success is empty once the server has taken it.
-document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.successful && event.target.matches?.("form[data-reset-on-success]")) event.target.querySelector("textarea").value = "";
+// A form with data-reset-on-success is empty once the server has taken it; one with a long text keeps the rest.
+document.addEventListener("htmx:afterRequest", ({ target, detail: { successful } }) => {
+  if (!successful || !target.matches("form[data-reset-on-success]")) return;
+  const text = target.querySelector("textarea");
+  if (text) text.value = "";
+  else target.reset();
 });
 
 // Times are told as they are for the reader, with the zone; the page itself has them in UTC.

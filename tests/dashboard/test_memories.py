@@ -1,4 +1,4 @@
-"""Home: the list, what narrows it, the live strip, and what stands around them."""
+"""Memories: the list, what narrows it, the live strip, and what stands around them."""
 
 import asyncio
 import html
@@ -8,18 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.server.dashboard import facets as facets_module
-from orbiter.memory.server.dashboard import home_page
-from orbiter.memory.server.dashboard.facets import Filters, counts_in, facets
-from orbiter.memory.server.dashboard.home_page import snippets
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.server.dashboard.client_snippets import snippets
 from orbiter.memory.server.dashboard.live_feed import MAX_ROWS, as_row, merged
 from orbiter.memory.server.dashboard.templating import visible
 from orbiter.memory.text.ranking import ANSWERED
@@ -101,34 +97,6 @@ async def test_results_stand_in_the_order_of_the_relevance_they_show(
     assert [row["is_answer"] for row in rows] == [each >= least for each in relevance]  # type: ignore[attr-defined]
 
 
-async def test_facets_count_all_that_is_forgotten_and_say_so_if_they_do_not(
-    memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ann = memory.scope(user_id="ann")
-    items = [MemoryItem(content=f"note {n}") for n in range(30)]
-    for number, item in enumerate(items):
-        item.metadata.extra["tags"] = ["odd" if number % 2 else "even"]
-    await ann.remember_many(items)
-    for item in items:
-        await ann.forget(item.id)
-    monkeypatch.setattr(facets_module, "_CHUNK", 7)
-    visitor = Visitor(client(await served()))
-
-    async def tags() -> dict[str, int]:
-        twin = await visitor.twin("/memories", status="forgotten")
-        found = next(each for each in twin["facets"] if each["name"] == "tag")  # type: ignore[attr-defined]
-        return {value["value"]: value["count"] for value in found["values"]}
-
-    assert await tags() == {"even": 15, "odd": 15}
-    assert "Of the newest" not in await visitor.look("/memories", status="forgotten")
-    monkeypatch.setattr(facets_module, "MAX_FORGOTTEN", 14)
-    monkeypatch.setattr(home_page, "MAX_FORGOTTEN", 14)
-    home_page._counts.clear()
-    assert await tags() == {"even": 7, "odd": 7}
-    page = await visitor.look("/memories", status="forgotten")
-    assert "Of the newest 14 forgotten memories." in page
-
-
 async def test_a_line_stands_between_what_answers_and_the_rest(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:
@@ -187,37 +155,27 @@ async def test_facets_combine_and_can_be_taken_away(
     assert "Invalid request" in refused.text
 
 
-def test_a_facet_counts_what_passes_the_others() -> None:
-    sample = [
-        MemoryItem(content="a", metadata=MemoryMetadata(extra={"tags": ["x", "y"]})),
-        MemoryItem(content="b", metadata=MemoryMetadata(extra={"tags": ["x"]})),
-        MemoryItem(content="c", memory_type="note", metadata=MemoryMetadata(extra={"tags": "x"})),
-        MemoryItem(content="d", status=MemoryStatus.DRAFT),
-    ]
+async def test_a_facet_counts_what_passes_the_others(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(user_id="ann")
+    await ann.remember("a", tags=["x", "y"])
+    await ann.remember("b", tags=["x"])
+    await ann.remember(MemoryItem(content="c", memory_type="note"))
+    gone = await ann.remember("d")
+    await ann.forget(gone.id)
+    visitor = Visitor(client(await served()))
 
-    filters = Filters(tag="y")
-    found = facets(filters, counts_in(filters, sample), forgotten=2, held=())
+    async def counts(**asked: str) -> dict[str, dict[str, int]]:
+        found = (await visitor.twin("/memories", **asked))["facets"]
+        return {each["name"]: {v["value"]: v["count"] for v in each["values"]} for each in found}  # type: ignore[attr-defined]
 
-    counts = {facet.name: {v.value: v.count for v in facet.values} for facet in found}
-    assert counts["tag"] == {"x": 2, "y": 1}
-    assert counts["status"] == {"accepted": 1, "forgotten": 2}
-    assert "type" not in counts  # only one is left to choose
-    assert (
-        next(v for f in found if f.name == "tag" for v in f.values if v.is_on).link == "/memories"
-    )
-
-
-def test_a_memory_of_very_many_tags_does_not_take_the_counting() -> None:
-    many = MemoryItem(
-        content="a", metadata=MemoryMetadata(extra={"tags": list(map(str, range(99)))})
-    )
-    few = MemoryItem(content="b", metadata=MemoryMetadata(extra={"tags": ["7", "98", 5]}))
-
-    filters = Filters(tag="98")
-    found = facets(filters, counts_in(filters, [many, few]), forgotten=None, held=())
-
-    counts = {v.value: v.count for facet in found if facet.name == "tag" for v in facet.values}
-    assert (counts["7"], counts["98"]) == (2, 1)  # the last ones of very many are not counted
+    narrowed = await counts(tag="y", user_id="ann")
+    assert narrowed["tag"] == {"x": 2, "y": 1}
+    assert narrowed["status"] == {"accepted": 1, "forgotten": 1}
+    assert narrowed["user_id"] == {"ann": None}  # others are out of sight
+    assert "type" not in narrowed  # only one is left to choose
+    assert await counts(status="forgotten") == {"status": {"forgotten": 1}}
 
 
 async def test_each_narrowing_can_be_taken_away_and_the_rest_of_the_address_stays(
@@ -260,7 +218,7 @@ async def test_who_asks_for_another_is_told_whose_key_it_is(
     twin = await bob.http.get("/memories.json?user_id=ann")
 
     assert (other.status_code, twin.status_code) == (403, 403)
-    assert "This key is for user_id “bob”, not “ann”; leave “user_id” out" in other.text
+    assert "This key is for user_id <code>bob</code>, not <code>ann</code>" in other.text
     assert "This key is for" not in await bob.look("/memories", user_id="bob")
 
 
@@ -457,7 +415,7 @@ async def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_progra
     rest = await http.get("/v1/nowhere", headers={"Accept": "text/html"})
 
     assert page.status_code == 404
-    assert "<h1>Page not found</h1>" in page.text
+    assert "<h1>Not found</h1>" in page.text
     assert ".json" not in page.text  # it has no twin
     for answer in (program, part, rest):
         assert answer.status_code == 404
