@@ -21,8 +21,8 @@ from orbiter.memory.model.key_value import StoredEntry
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
-from orbiter.memory.transfer.io.json_stream import check_shape
-from orbiter.memory.transfer.io.open_source import Tally
+from orbiter.memory.transfer.io.json_values import check_shape, too_long
+from orbiter.memory.transfer.io.source_file import Tally, raw_lines
 from orbiter.memory.transfer.report import Problem
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "Selection", "is_native", "record_pages"]
@@ -148,28 +148,10 @@ def _counted_chunks(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
 
 def _lines(chunks: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
     """Yield whole lines with their ends; only the last may have none."""
-    number, parts, size = 1, list[bytes](), 0
-    for chunk in chunks:
-        for piece in _split(chunk):
-            parts.append(piece)
-            size += len(piece)
-            if size > limits.value:
-                raise TransferError(
-                    f"line {number} is longer than {limits.value:,} bytes; if you trust the file, "
-                    "raise the limit with `Limits(value=…)`"
-                )
-            if piece.endswith(b"\n"):
-                yield b"".join(parts)
-                number, parts, size = number + 1, [], 0
-    if parts:
-        yield b"".join(parts)
-
-
-def _split(chunk: bytes) -> Iterator[bytes]:
-    *ended, rest = chunk.split(b"\n")
-    yield from (piece + b"\n" for piece in ended)
-    if rest:
-        yield rest
+    for number, line in raw_lines(chunks, most=limits.value):
+        if line is None:
+            raise TransferError(too_long(f"line {number}", limits))
+        yield line
 
 
 def _not_ours(number: int, what: str, name: str, own: str | None) -> AccessError:

@@ -36,8 +36,8 @@ from orbiter.memory.transfer._native_reader import (
     record_pages,
 )
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
+from orbiter.memory.transfer.io.source_file import Tally
 from orbiter.memory.transfer.report import ImportResult, Problem, note_stored
 
 __all__ = [

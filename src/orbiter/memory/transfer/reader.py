@@ -34,8 +34,9 @@ from orbiter.memory.model.reserved import RESERVED_KEYS
 from orbiter.memory.model.tool_calls import call_id, call_name
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.text.redaction import Redaction
+from orbiter.memory.transfer.formats.foreign_items import LONGEST_NAME, digest
+from orbiter.memory.transfer.formats.foreign_values import UNREADABLE, reason
 from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
 from orbiter.memory.transfer.formats.registry import (
     AUTO,
     NATIVE,
@@ -46,11 +47,10 @@ from orbiter.memory.transfer.formats.registry import (
     owners_are_sessions,
     recognised,
 )
-from orbiter.memory.transfer.formats.threads import LONGEST_NAME, digest
 from orbiter.memory.transfer.formats.unrecognised import is_store, looks_like, unknown
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.open_source import Tally, open_source
-from orbiter.memory.transfer.io.opened_file import OpenedFile
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.io.source_file import SourceFile, Tally
 from orbiter.memory.transfer.report import Report
 
 __all__ = ["IMPORTED", "ReadItem", "Reader", "refuse_columns", "refuse_owner"]
@@ -136,7 +136,7 @@ class Reader:
             refuse_owner(self._owner, sources[0][1], source.name)
         if self._needs_owner and not any(names_owners(format) for _, format in sources):
             raise needs_a_user(source.name)
-        members = source.opened_members() if source.is_container else ()
+        members = source.members() if source.is_container else ()
         self.tally.unread = dict.fromkeys(member.name for member in members)
         importers = self._importers(sources)
         report.is_muted = False
@@ -148,7 +148,7 @@ class Reader:
         self.tally.done = 0
         self._memories = self._read(source.name, sources, importers)
 
-    def _importers(self, sources: list[tuple[OpenedFile, str]]) -> list[Importer | TransferError]:
+    def _importers(self, sources: list[tuple[SourceFile, str]]) -> list[Importer | TransferError]:
         """Return what reads each source; of a table that cannot be read, why, if there are more."""
         readers: list[Importer | TransferError] = []
         for source, format in sources:
@@ -166,15 +166,15 @@ class Reader:
                 readers.append(importer)
         return readers
 
-    def _sources(self, source: OpenedFile) -> list[tuple[OpenedFile, str]]:
+    def _sources(self, source: SourceFile) -> list[tuple[SourceFile, str]]:
         """Return what is to be read, as which format; a mixed folder is many files."""
         if self._format != AUTO and source.is_container and has_columns(self._format):
-            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            members = [(each, _table_format(each.name)) for each in source.members()]
             return [(each, self._format) for each, kind in members if kind == self._format]
         if self._format != AUTO:
             return [(source, self._format)]
         if self._columns.is_any_named:  # then it is a table, whatever else it looks like
-            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            members = [(each, _table_format(each.name)) for each in source.members()]
             if source.is_container:
                 return [(each, kind) for each, kind in members if kind]
             is_json = source.head().lstrip()[:1] in (b"{", b"[")
@@ -183,7 +183,7 @@ class Reader:
         if whole is not None:
             return [(source, whole)]
         recognised_members = []
-        for member in source.opened_members() if source.is_container else ():
+        for member in source.members() if source.is_container else ():
             try:
                 format = recognised(member)
                 why = looks_like(member) if format is None else ""
@@ -198,7 +198,7 @@ class Reader:
     def _read(
         self,
         name: str,
-        sources: list[tuple[OpenedFile, str]],
+        sources: list[tuple[SourceFile, str]],
         importers: list[Importer | TransferError],
     ) -> Iterator[tuple[str, SourceMemory]]:
         report = self._report
