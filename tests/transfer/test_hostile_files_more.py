@@ -284,7 +284,7 @@ async def test_a_pipe_is_no_file_of_records(tmp_path: Path, open_memory: Open) -
     os.mkfifo(tmp_path / "pipe")
 
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(TransferError, match="is not a file"):
+        with pytest.raises(TransferError, match="is neither a file nor a folder"):
             await import_file(memory.scope(user_id="alice"), path, format="jsonl")
 
 
