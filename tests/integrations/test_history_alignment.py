@@ -4,7 +4,6 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -13,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem
-from orbiter.memory.integrations._resent_history import Atom, common_atoms, find_new
+from orbiter.memory.integrations._resent_history import Atom, find_new
 
 _questions = st.sampled_from(["yes", "go on", "why?"]).map(lambda text: ("human", text))
 _answers = st.sampled_from(["ok", "done", "no"]).map(lambda text: ("ai", text))
-_atoms = st.lists(_questions | _answers, max_size=9)
 _turns = st.lists(
     st.tuples(_questions, st.lists(_answers, min_size=1, max_size=2)).map(
         lambda turn: [turn[0], *turn[1]]
@@ -34,34 +32,6 @@ def _items(atoms: Sequence[Atom]) -> list[MemoryItem]:
 def _new(said: Sequence[Atom], stored: Sequence[Atom]) -> list[Atom]:
     marks = find_new([[item] for item in _items(said)], _items(stored), "openai")
     return [atom for atom, is_new in zip(said, marks, strict=True) if is_new]
-
-
-def _weight(atom: Atom) -> int:
-    return 4 if atom[0] == "human" else 1
-
-
-def _heaviest(said: Sequence[Atom], there: Sequence[Atom]) -> int:
-    """Return what the best alignment weighs, by trying all."""
-
-    @cache
-    def best(place: int, other: int) -> int:
-        if place == len(said) or other == len(there):
-            return 0
-        found = max(best(place + 1, other), best(place, other + 1))
-        if said[place] == there[other]:
-            found = max(found, _weight(said[place]) + best(place + 1, other + 1))
-        return found
-
-    return best(0, 0)
-
-
-@given(said=_atoms, there=_atoms)
-def test_the_alignment_is_as_good_as_the_best_of_all(said: list[Atom], there: list[Atom]) -> None:
-    pairs = sorted(common_atoms(said, there).items())
-
-    assert all(said[place] == there[other] for place, other in pairs)
-    assert [other for _, other in pairs] == sorted({other for _, other in pairs})
-    assert sum(_weight(said[place]) for place, _ in pairs) == _heaviest(said, there)
 
 
 @given(stored=_turns, kept=st.lists(st.booleans(), min_size=18, max_size=18))
@@ -113,8 +83,9 @@ def test_turns_put_into_a_history_are_stored_by_one_call_and_known_to_the_next(
     assert _new(said, stored) == [("human", "and now?")]
 
 
-def _lines_run(said: Sequence[Atom], there: Sequence[Atom]) -> int:
-    """Return how many lines of Python an alignment takes."""
+def _lines_run(said: Sequence[Atom], stored: Sequence[Atom]) -> int:
+    """Return how many lines of Python it takes to find what is new."""
+    pieces, items = [[item] for item in _items(said)], _items(stored)
     lines, before = 0, sys.gettrace()
 
     def trace(_frame: FrameType, event: str, _arg: object) -> Any:
@@ -124,7 +95,7 @@ def _lines_run(said: Sequence[Atom], there: Sequence[Atom]) -> int:
 
     sys.settrace(trace)
     try:
-        common_atoms(said, there)
+        find_new(pieces, items, "openai")
     finally:
         sys.settrace(before)
     return lines
@@ -145,7 +116,4 @@ def test_2000_repetitive_messages_with_gaps_take_twice_the_work_of_1000(
             said[::7] = [("human", "go on")] * len(said[::7])
         return _lines_run(said, there)
 
-    small, large = lines_run(1_000), lines_run(2_000)
-
-    assert large < 2.5 * small
-    assert large < 40 * (2_000 + 4 * 2_000)
+    assert lines_run(2_000) < 2.5 * lines_run(1_000)

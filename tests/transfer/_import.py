@@ -10,14 +10,14 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.messages import FORMATS, validate
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer import ImportResult
-from orbiter.memory.transfer._import import import_into
+from orbiter.memory.transfer.files import import_sent
 
 
 async def take(
-    memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any
+    _memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any
 ) -> ImportResult:
     """Import a file as a handle does."""
-    report = await import_into(memory._core, handle.scope, path, **options)
+    report = await import_sent(handle, path, **options)
     assert report.found == report.stored + report.updated + report.unchanged + report.skipped
     return report
 

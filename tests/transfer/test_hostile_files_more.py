@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import threading
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from tests.transfer._import import document, everything, lines, said, take
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer import Limits, import_file, import_records
-from orbiter.memory.transfer.io.json_stream import depth_of, json_value
+from orbiter.memory.transfer.io.json_values import JsonReader, check_shape
+from orbiter.memory.transfer.io.open_source import open_source
 
 MB = 2**20
 HEADER = b'{"format":"orbiter-memory records","format_version":1}\n'
@@ -211,15 +213,32 @@ def test_a_value_of_very_many_values_is_refused_before_it_is_made() -> None:
     text = json.dumps({"text": "a, [b], {c}" * 200_000}).encode()
 
     with pytest.raises(ValueError, match="500,000 values"):
-        json_value(raw, Limits(), lambda _count: None)
+        JsonReader(Limits(), print).value(raw, "line 1")
 
-    assert json_value(text, Limits(), lambda _count: None)  # in a text they are letters
-    assert json_value(raw, Limits(nodes=2 * MB + 2), lambda _count: None)
+    assert JsonReader(Limits(), print).value(text, "line 1")  # in a text they are letters
+    assert JsonReader(Limits(nodes=2 * MB + 2), print).value(raw, "line 1")
+
+
+def test_an_element_of_very_many_values_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"[1, [" + b"[]," * (4 * MB) + b"[]]]")
+    told: list[str] = []
+    tracemalloc.start()
+    try:
+        with open_source(path, complain=lambda *each: told.append(each[1])) as source:
+            assert list(source.elements()) == [1]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert "500,000 values" in told[0]
+    assert peak < 100 * MB
 
 
 def test_depth_counts_brackets_outside_of_texts() -> None:
-    assert depth_of(b'{"a[[": [1, {"b\\"]": []}]}') == 4
-    assert depth_of(b"1") == 0
+    check_shape(b'{"a[[": [1, {"b\\"]": []}]}', Limits(depth=4))
+    with pytest.raises(ValueError, match="deeper than 3"):
+        check_shape(b'{"a[[": [1, {"b\\"]": []}]}', Limits(depth=3))
 
 
 # Our own records
@@ -265,7 +284,7 @@ async def test_a_pipe_is_no_file_of_records(tmp_path: Path, open_memory: Open) -
     os.mkfifo(tmp_path / "pipe")
 
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(TransferError, match="is not a file"):
+        with pytest.raises(TransferError, match="is neither a file nor a folder"):
             await import_file(memory.scope(user_id="alice"), path, format="jsonl")
 
 

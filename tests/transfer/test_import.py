@@ -23,6 +23,7 @@ from tests.transfer._import import (
 )
 
 from orbiter.memory import AgentMemory
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.trust import Trust, source_of, trust_of
@@ -94,7 +95,7 @@ async def test_a_file_is_imported_once_however_often(
 
 
 async def test_what_changed_in_the_file_is_updated_and_what_is_new_is_added(
-    memory: AgentMemory, who: str, tmp_path: Path
+    memory: AgentMemory, who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = memory.scope(user_id=f"alice-{who}")
     await take(memory, alice, _talk(tmp_path / "tea.jsonl", "Which tea?", "Oolong."))
@@ -104,8 +105,9 @@ async def test_what_changed_in_the_file_is_updated_and_what_is_new_is_added(
     async def note(_store: object, items: object) -> None:
         changed.extend(item.content for item in items)  # type: ignore[attr-defined]  # a list of items
 
+    monkeypatch.setattr(session_of(alice).chats, "changed", note)
     path = _talk(tmp_path / "tea.jsonl", "Which tea?", "Sencha.", "Thanks.")
-    report = await take(memory, alice, path, changed=note)
+    report = await take(memory, alice, path)
 
     assert (report.stored, report.updated, report.unchanged) == (1, 1, 1)
     assert str(report) == "openai: 3 found, 1 stored, 1 updated, 1 unchanged"
@@ -344,7 +346,7 @@ _KILLED = """
 import asyncio, os, signal, sys
 from orbiter.memory import AgentMemory
 from orbiter.memory.transfer import reader as _reading
-from orbiter.memory.transfer._import import import_into
+from orbiter.memory.transfer.files import import_sent
 
 _reading._MAX_ITEMS = 10
 left = 3
@@ -357,8 +359,7 @@ def stop(done, total):
 
 async def main():
     async with AgentMemory(sys.argv[1], embeddings=None, summaries=None) as memory:
-        scope = memory.scope(user_id="alice").scope
-        await import_into(memory._core, scope, sys.argv[2], progress=stop)
+        await import_sent(memory.scope(user_id="alice"), sys.argv[2], progress=stop)
 
 asyncio.run(main())
 """

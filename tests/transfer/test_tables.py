@@ -13,7 +13,7 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer import export_file, import_file
 from orbiter.memory.transfer.formats.importer import Columns
-from orbiter.memory.transfer.formats.json_helpers import spreadsheet_time
+from orbiter.memory.transfer.formats.spreadsheet_times import spreadsheet_time
 from orbiter.memory.transfer.io.archives import Limits
 
 

@@ -25,7 +25,6 @@ from orbiter.memory.integrations._resent_history import (
 from orbiter.memory.messages import Format, Message, OpenCalls, as_plain, codec_for, read_on
 from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
-from orbiter.memory.tasks.offload import MANY, apart
 
 __all__ = ["COMPLETE", "Complete", "Turn", "warn_of"]
 
@@ -117,9 +116,7 @@ class Turn:
             self.prefill = ()  # the model is to go on with what it said
         else:
             begun = []
-        is_long = sum(map(len, pieces)) + len(stored) > MANY
-        new = await apart(is_long, find_new, [*pieces, *begun], stored, format)
-        return new[: len(pieces)]
+        return find_new([*pieces, *begun], stored, format)[: len(pieces)]
 
     async def _add_new(
         self, format: Format, messages: Sequence[Message], pieces: Sequence[Items], new: list[bool]

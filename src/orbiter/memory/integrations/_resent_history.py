@@ -2,9 +2,9 @@
 
 Programs send the whole conversation with every call. The rule, by which it is stored once:
 
-1. Messages up to the model's last one are history. They are aligned with the chat's newest
-   messages: what stands in both, in the same order, is known. Other messages may stand between.
-   Each message of the chat stands for one of the history, so what is said twice is stored twice.
+1. Messages up to the model's last one are history. What it has in common with the end of the chat
+   is known. Of the rest, each is known for which the chat has one more of the same: what is said
+   twice is stored twice, and other messages may stand between.
 2. A turn begins with what a person says. If that is not known, its answers are not either, though
    the model may have said the same elsewhere. If it is known, an answer that the program changed
    is not new: the chat has what the model said.
@@ -19,17 +19,8 @@ and content in formats without ids. Pure functions but for `read_stored` and loc
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from math import isqrt
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -39,7 +30,6 @@ from orbiter.memory.messages import Format, codec_for
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, result_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
-from orbiter.memory.tasks.offload import MANY, apart
 
 __all__ = ["Items", "brings_history", "find_new", "lease", "one_at_a_time", "read_stored"]
 
@@ -50,9 +40,8 @@ Atom = tuple[str, ...]
 _OF_MODEL = ("ai", "call")
 _MORE, _FAR = 32, 1_000
 """Stored messages that are read beyond as many as a call has, and how far back at most."""
-_QUESTION_WEIGHT, _TRIES = 4, 4
-"""What a question counts beside an answer, and how often the alignment is tried without turns
-that turned out to be new."""
+_ENOUGH = 64
+"""How many messages in a row tell where the end of a chat stands in a call."""
 
 
 def find_new(pieces: Sequence[Items], stored: Items, format: Format) -> list[bool]:
@@ -78,7 +67,7 @@ def brings_history(pieces: Sequence[Items], new: Sequence[bool]) -> bool:
     return any(role_of(item) == "ai" for items in pieces[first:] for item in items)
 
 
-def has_all(pieces: Sequence[Items], stored: Items, format: Format) -> bool:
+def _has_all(pieces: Sequence[Items], stored: Items, format: Format) -> bool:
     """Tell whether *stored* has all of the history of a call."""
     said = [atom for items in pieces for atom in _atoms(items, format)]
     there = _atoms(stored, format)
@@ -88,20 +77,22 @@ def has_all(pieces: Sequence[Items], stored: Items, format: Format) -> bool:
 def _mark(said: Sequence[Atom], there: Sequence[Atom]) -> list[bool]:
     """Return for each atom of a call whether it is new."""
     end = _history(said)
-    pairs = _align(said[:end], there)
+    pairs = _common_tail(said[:end], there[: _history(there)])
     used = set(pairs.values())
+    free = defaultdict[Atom, list[int]](list)
+    for place, atom in enumerate(there):
+        if place not in used:
+            free[atom].append(place)
     new, is_new_turn = list[bool](), False
     for place, atom in enumerate(said[:end]):
-        if atom[0] == "human":
-            is_new_turn = place not in pairs
-        elif is_new_turn:
-            pairs.pop(place, None)
-        elif place not in pairs:
-            other = _changed(place, atom, pairs, used, there)
-            if other is not None:
-                pairs[place] = other
-                used.add(other)
+        is_open = place not in pairs and (atom[0] == "human" or not is_new_turn)
+        if is_open and free[atom]:
+            pairs[place] = free[atom].pop()
+        elif is_open and (other := _changed(atom, pairs.get(place - 1), there, free)) is not None:
+            pairs[place] = other
         new.append(place not in pairs)
+        if atom[0] == "human":
+            is_new_turn = new[-1]
     if end and new[-1]:
         return [*new, *[True] * (len(said) - end)]
     behind = pairs[end - 1] + 1 if end else len(there)
@@ -117,106 +108,36 @@ def _history(atoms: Sequence[Atom]) -> int:
     return max(of_model, default=0)
 
 
-def _align(said: Sequence[Atom], there: Sequence[Atom]) -> dict[int, int]:
-    """Return the place in *there* of each atom that the chat has.
+def _common_tail(said: Sequence[Atom], there: Sequence[Atom]) -> dict[int, int]:
+    """Return the places in *there* of the longest run in *said* that is the end of *there*.
 
-    What both have in the same order is known. What an earlier call brought along stands behind
-    messages that it came before: within the history it is looked for in all that is left, at its
-    end it is not, as what was said after the rest cannot have been stored before it.
+    It begins with what a person said: an answer alone, such as "ok", may be of another turn.
     """
-    questions = {atom for atom in there if atom[0] == "human"}
-    left = _of_turns(said, range(len(said)), lambda place: said[place] in questions)
-    pairs, tried, last = dict[int, int](), left, 0
-    for _ in range(_TRIES):
-        some = common_atoms([said[place] for place in tried], there)
-        pairs = {tried[place]: other for place, other in some.items()}
-        last = max(pairs, default=last) if tried is left else last
-        tried = _of_turns(said, tried, pairs.__contains__)
-        if pairs.keys() <= set(tried):  # no answer took the place of another turn's
-            break
-    used, free = set(pairs.values()), defaultdict[Atom, list[int]](list)
-    for place, atom in enumerate(there):
-        if place not in used:
-            free[atom].append(place)
-    for place in reversed(left):
-        if place <= last and place not in pairs and free[said[place]]:
-            pairs[place] = free[said[place]].pop()
-    return pairs
-
-
-def _of_turns(
-    said: Sequence[Atom], places: Iterable[int], is_known: Callable[[int], bool]
-) -> list[int]:
-    """Return those of *places* that are of turns whose question is known, or that have none."""
-    kept, is_kept = list[int](), True
-    for place in places:
-        is_kept = is_known(place) if said[place][0] == "human" else is_kept
-        if is_kept:
-            kept.append(place)
-    return kept
-
-
-def common_atoms(said: Sequence[Atom], there: Sequence[Atom]) -> dict[int, int]:
-    """Return the pairs of places of the heaviest common subsequence, the last one of several.
-
-    It is computed a row at a time, in numbers that have a bit for each atom of *there* (Hyyrö,
-    "Bit-parallel LCS-length computation revisited", 2004), from the end: as many steps as the call
-    has atoms, however often these repeat. Few rows are kept; the others are computed again.
-    """
-    rows, columns = _weighed(said), _weighed(there)
-    wanted, bits = {key for key, _ in rows}, dict[tuple[Atom, int], int]()
-    for column, (key, _) in enumerate(columns):
-        if key in wanted:
-            bits[key] = bits.get(key, 0) | 1 << column
-    step, mask = isqrt(len(rows)) + 1, (1 << len(columns)) - 1
-
-    def compute(start: int, vector: int) -> list[int]:
-        made = [vector]
-        for key, _ in rows[start : start + step]:
-            held = vector & bits.get(key, 0)
-            vector = (vector + held | vector - held) & mask
-            made.append(vector)
-        return made
-
-    kept = [mask]
-    for start in range(0, len(rows), step):
-        kept.append(compute(start, kept[-1])[-1])
-    pairs, row, column, first, block = dict[int, int](), len(rows), len(columns), 0, list[int]()
-    while row and column:
-        if not block or row - 1 < first:
-            first = (row - 1) // step * step
-            block = compute(first, kept[first // step])
-        bit = 1 << column - 1
-        if block[row - first] & bit:  # this one of the chat is not needed
-            column -= 1
-        elif not block[row - first - 1] & bit:  # nor this one of the call
-            row -= 1
-        else:
-            row, column = row - 1, column - 1
-            pairs[rows[row][1]] = columns[column][1]
-    return pairs
-
-
-def _weighed(atoms: Sequence[Atom]) -> list[tuple[tuple[Atom, int], int]]:
-    """Return atoms from the end with their places, each as often as it counts.
-
-    A question counts more than an answer: the model says "ok" everywhere.
-    """
-    return [
-        ((atom, copy), place)
-        for place, atom in reversed(list(enumerate(atoms)))
-        for copy in range(_QUESTION_WEIGHT if atom[0] == "human" else 1)
-    ]
+    length = end = 0
+    for place in range(len(said), 0, -1):
+        run = 0
+        while run < min(place, len(there), _ENOUGH) and said[place - run - 1] == there[-run - 1]:
+            run += 1
+        if run > length:
+            length, end = run, place
+    while length < min(end, len(there)) and said[end - length - 1] == there[-length - 1]:
+        length += 1
+    while length and said[end - length][0] != "human":
+        length -= 1
+    return {end - back: len(there) - back for back in range(1, length + 1)}
 
 
 def _changed(
-    place: int, atom: Atom, pairs: Mapping[int, int], used: Container[int], there: Sequence[Atom]
+    atom: Atom, before: int | None, there: Sequence[Atom], free: Mapping[Atom, list[int]]
 ) -> int | None:
-    """Return where the chat has the answer that a program changed before it sent it again."""
-    before = pairs.get(place - 1)
+    """Take the answer that the chat has where a program changed it before it sent it again."""
     if atom[0] != "ai" or before is None or before + 1 >= len(there):
         return None
-    return before + 1 if there[before + 1][0] == "ai" and before + 1 not in used else None
+    other = before + 1
+    if there[other][0] != "ai" or other not in free[there[other]]:
+        return None
+    free[there[other]].remove(other)
+    return other
 
 
 def _mark_tail(tail: Sequence[Atom], block: Sequence[Atom]) -> list[bool]:
@@ -279,12 +200,7 @@ async def read_stored(
         messages += page
         cursor = page.next
         is_far = len(messages) >= max(_FAR, 4 * count)
-        is_long = len(messages) + count > MANY
-        if (
-            cursor is None
-            or is_far
-            or await apart(is_long, has_all, pieces, messages[::-1], format)
-        ):
+        if cursor is None or is_far or _has_all(pieces, messages[::-1], format):
             return messages[::-1]
 
 

@@ -10,16 +10,12 @@ from orbiter.memory._lazy import lazy_names
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate
     from orbiter.memory.transfer.files import export_file, import_file
-    from orbiter.memory.transfer.formats.importer import (
-        Importer,
-        ReportProblem,
-        SourceFile,
-        SourceMemory,
-    )
+    from orbiter.memory.transfer.formats.importer import Importer, SourceMemory
     from orbiter.memory.transfer.formats.registry import FORMATS, WRITTEN, import_formats
     from orbiter.memory.transfer.io.archives import Limits
+    from orbiter.memory.transfer.io.source_file import SourceFile
     from orbiter.memory.transfer.native import ExportResult, export_records, import_records
-    from orbiter.memory.transfer.report import ImportResult, Problem
+    from orbiter.memory.transfer.report import ImportResult, Problem, ReportProblem
 
 __all__ = [
     "FORMATS",
@@ -56,8 +52,8 @@ _load_name, __dir__ = lazy_names(
         "import_file": "files",
         "import_records": "native",
         "Importer": "formats.importer",
-        "ReportProblem": "formats.importer",
-        "SourceFile": "formats.importer",
+        "ReportProblem": "report",
+        "SourceFile": "io.source_file",
         "SourceMemory": "formats.importer",
         "import_formats": "formats.registry",
         "migrate": "_migrate",

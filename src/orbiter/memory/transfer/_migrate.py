@@ -7,7 +7,6 @@ since: no move takes anything away.
 
 import asyncio
 import hashlib
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -357,35 +356,18 @@ def _as_allowed(store: AgentStore, scope: MemoryMetadata | None) -> AgentStore:
 
 def _check_different(source_url: str, target_url: str) -> None:
     """Raise `QueryError` if both are one store: the copy would only look like one."""
-    if _identity(source_url) == _identity(target_url) or _is_one_file(source_url, target_url):
+    paths = [getattr(open_store(url), "db_path", None) for url in (source_url, target_url)]
+    if all(paths):
+        source, target = map(Path, paths)  # type: ignore[arg-type]  # no `None`
+        is_one = target.exists() and source.samefile(target)
+    else:
+        is_one = _identity(source_url) == _identity(target_url)
+    if is_one:
         raise QueryError("both addresses are of one store; name another as the target")
 
 
-def _identity(url: str) -> object:
-    """Return what is the same of two addresses of one store, however they are written."""
-    path = getattr(open_store(url), "db_path", None)
-    if path is not None:
-        return os.path.realpath(path)
-    parts = urlsplit(url)
-    if "," in parts.netloc:  # several hosts
-        return url
-    scheme = parts.scheme.replace("postgresql", "postgres")
-    said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if not scheme.startswith(("postgres", "redis")):
-        return store_identity(url) or url  # another package's, which alone knows what is the same
-    host, port = parts.hostname or said.get("host"), parts.port or said.get("port")
-    host = "127.0.0.1" if host in (None, "localhost", "::1") else host
-    if "redis" in scheme:
-        number = said.get("db") or parts.path.strip("/") or "0"
-        return scheme.replace("rediss", "redis"), host, int(port or 6379), number
-    name = parts.path.strip("/") or said.get("dbname") or said.get("database") or parts.username
-    # The rest of what is said is how to get there; these say which tables are meant.
-    return scheme, host, int(port or 5432), name, said.get("search_path"), said.get("options")
-
-
-def _is_one_file(source_url: str, target_url: str) -> bool:
-    """Tell whether both are names of one file, which may have several."""
-    paths = [getattr(open_store(url), "db_path", None) for url in (source_url, target_url)]
-    if None in paths or not all(Path(path).exists() for path in paths):  # type: ignore[arg-type]  # no `None`
-        return False
-    return Path(paths[0]).samefile(paths[1])  # type: ignore[arg-type]  # the same
+def _identity(url: str) -> tuple[object, ...]:
+    """Return what two addresses of one store share: its name, and which tables are meant."""
+    said = parse_qs(urlsplit(url).query)
+    name = (store_identity(url) or url).replace("localhost", "127.0.0.1")
+    return name, said.get("search_path"), said.get("options")

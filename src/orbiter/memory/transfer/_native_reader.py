@@ -5,25 +5,23 @@ A file may come from anybody, so it is held to the limits of every other format.
 
 import hashlib
 import json
-import stat
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from orbiter.memory.errors import AccessError, InvalidItemError, MemoryError, TransferError
+from orbiter.memory.errors import AccessError, InvalidItemError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import StoredEntry
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
-from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
-from orbiter.memory.transfer.io.json_stream import check_shape
-from orbiter.memory.transfer.io.open_source import Tally
-from orbiter.memory.transfer.report import Problem
+from orbiter.memory.transfer.io.archives import Limits
+from orbiter.memory.transfer.io.json_values import check_shape, too_long
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.io.source_file import Tally, raw_lines
+from orbiter.memory.transfer.owners import LeftOut
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "Selection", "is_native", "record_pages"]
 
@@ -38,47 +36,25 @@ MAX_LINE = 256 * 2**20
 """Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
 
 _CHUNK = 2**18
-_MAX_OWNERS = 8
 
 
-@dataclass(frozen=True, slots=True)
 class Selection:
     """What is taken of a file: all, if it is *scope*'s; with *owner*, only what is that user's."""
 
-    scope: MemoryMetadata | None
-    owner: str | None = None
-    others: Counter[str | None] = field(default_factory=Counter)
-    """Whose was left out, and how much."""
-
-    @property
-    def wanted(self) -> dict[str, str]:
+    def __init__(self, scope: MemoryMetadata | None, owner: str | None) -> None:
+        self.wanted: dict[str, str] = dict(Query(metadata=scope).wanted.items())
         """What the scope of each thing must be."""
-        wanted: dict[str, str] = dict(Query(metadata=self.scope).wanted.items())
-        return wanted if self.owner is None else {**wanted, "user_id": self.owner}
+        self.others = LeftOut(owner)
+        self._owner = owner
+        if owner is not None:
+            self.wanted["user_id"] = owner
 
     def takes(self, users: set[str | None]) -> bool:
         """Tell whether to take what is, and was, of these users; count it, if not."""
-        if self.owner is None or users == {self.owner}:
+        if self._owner is None or users == {self._owner}:
             return True
-        self.others[next(iter(users - {self.owner}))] += 1
+        self.others.add(next(iter(users - {self._owner})))
         return False
-
-    def left_out(self, name: object, *, is_any_taken: bool) -> list[Problem]:
-        """Return whose was left out; `TransferError` if there is nothing else."""
-        if self.others and not is_any_taken:
-            named = ", ".join(
-                f"`{user}`" for user in [*self.others][:_MAX_OWNERS] if user is not None
-            )
-            more = ", …" if len(self.others) > _MAX_OWNERS else ""
-            raise TransferError(
-                f"`{name}` has no memories of `{self.owner}`, only of {named or 'no user'}{more}; "
-                "choose whose memories to import with `owner=…`"
-            )
-        why = f"memories of others than `{self.owner}` were not imported"
-        return [
-            Problem("no user" if user is None else f"`{user}`", f"{count:,} {why}")
-            for user, count in self.others.items()
-        ]
 
 
 def is_native(head: bytes) -> bool:
@@ -123,20 +99,10 @@ def _chunks(
         stream = sys.stdin.buffer if source == "-" else cast("IO[bytes]", source)
         yield _counted_chunks(stream, tally)
         return
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            # A pipe would wait for ever, and can be read only once.
-            raise TransferError(f"`{path}` is not a file; give the path of an export")
-        with path.open("rb") as file:
-            if file.peek(len(GZIP)).startswith(GZIP):
-                yield gzip_chunks(path, limits, tally.add)
-            else:
-                yield _counted_chunks(file, tally)
-    except MemoryError:
-        raise
-    except OSError as exc:
-        raise TransferError(f"`{path}` cannot be read: {exc.strerror or exc}") from exc
+    with open_source(path, limits=limits, tally=tally) as opened:
+        if opened.is_container:
+            raise TransferError(f"`{path}` is a folder or an archive; give the path of an export")
+        yield opened.chunks()
 
 
 def _counted_chunks(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
@@ -148,28 +114,10 @@ def _counted_chunks(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
 
 def _lines(chunks: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
     """Yield whole lines with their ends; only the last may have none."""
-    number, parts, size = 1, list[bytes](), 0
-    for chunk in chunks:
-        for piece in _split(chunk):
-            parts.append(piece)
-            size += len(piece)
-            if size > limits.value:
-                raise TransferError(
-                    f"line {number} is longer than {limits.value:,} bytes; if you trust the file, "
-                    "raise the limit with `Limits(value=…)`"
-                )
-            if piece.endswith(b"\n"):
-                yield b"".join(parts)
-                number, parts, size = number + 1, [], 0
-    if parts:
-        yield b"".join(parts)
-
-
-def _split(chunk: bytes) -> Iterator[bytes]:
-    *ended, rest = chunk.split(b"\n")
-    yield from (piece + b"\n" for piece in ended)
-    if rest:
-        yield rest
+    for number, line in raw_lines(chunks, most=limits.value):
+        if line is None:
+            raise TransferError(too_long(f"line {number}", limits))
+        yield line
 
 
 def _not_ours(number: int, what: str, name: str, own: str | None) -> AccessError:

@@ -35,9 +35,9 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.model.serialization import dump_item
 from orbiter.memory.model.trust import source_of
+from orbiter.memory.transfer.formats.foreign_items import digest
 from orbiter.memory.transfer.formats.mcp_memory import observation_of
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE
-from orbiter.memory.transfer.formats.threads import digest
 from orbiter.memory.transfer.io.output_file import new_file, new_folder
 from orbiter.memory.transfer.native import MovableStore, pages_of
 

@@ -1,26 +1,37 @@
-"""`import_file` and `export_file`: a handle's memories from a file, and to one."""
+"""`import_file` and `export_file`: a handle's memories from a file, and to one.
+
+A file is read in a thread, so that the loop stays free, one batch ahead of the storing.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from orbiter.memory.agent import ScopedMemory
+from typing_extensions import Protocol, runtime_checkable
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.agent.interface import ScopeSession, session_of
 from orbiter.memory.agent.keywords import checked_keywords
-from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.agent.runtime import Store
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import Query, require_text
+from orbiter.memory.tasks.event_loop import to_end
+from orbiter.memory.tasks.worker_threads import FileThread
 from orbiter.memory.transfer import export_formats
-from orbiter.memory.transfer._import import FileEngine, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import format_for
 from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE, WRITTEN
+from orbiter.memory.transfer.import_batches import store_batch
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.native import ExportResult, export_records
-from orbiter.memory.transfer.report import ImportResult
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.native import ExportResult, export_records, is_native, store_records
+from orbiter.memory.transfer.native_rewrite import NativeRewrite, Sender
+from orbiter.memory.transfer.reader import Reader, ReadItem, refuse_columns
+from orbiter.memory.transfer.report import ImportResult, Report, note_stored
 
-if TYPE_CHECKING:
-    from orbiter.memory.transfer.native_rewrite import Sender
-
-__all__ = ["export_file", "import_file", "import_sent"]
+__all__ = ["FileEngine", "export_file", "import_file", "import_sent"]
 
 
 @checked_keywords("import_file")
@@ -52,10 +63,10 @@ async def import_file(  # noqa: PLR0913 - what a file is, whose, and what its co
     says whether `3/4/2026` is in April, if the file does not tell.
     *progress* is told how many bytes of how many are read.
     """
-    session = session_for(handle, call="import_file")
+    session = _session_of(handle, call="import_file")
     columns = Columns(text, at, user_column, day_first)
     if isinstance(session.engine, FileEngine):
-        path = check_path(path)
+        path = _check_path(path)
         if limits is not None:
             raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
         return await session.engine.import_file(
@@ -81,22 +92,78 @@ async def import_sent(
     columns: Columns | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
-    sender: "Sender | None" = None,
+    sender: Sender | None = None,
 ) -> ImportResult:
     """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
-    session = session_for(handle, call="import_file")
-    return await import_into(
-        session.core,
-        session.scope,
+    session, path = _session_of(handle, call="import_file"), _check_path(path)
+    if owner is not None:
+        require_text("owner", owner)
+    core, scope, columns = session.core, session.scope, columns or Columns()
+    store = await core.opened(scope)
+    report = Report()
+    own = scope if Query(metadata=scope).wanted else None
+    reader = Reader(
         path,
+        scope,
         format=format,
         owner=owner,
-        columns=columns,
-        progress=progress,
         limits=limits,
-        changed=session.chats.changed,
-        sender=sender,
+        report=report,
+        columns=columns,
+        needs_owner=own is None,
+        redaction=core.redaction.for_files(),
     )
+    aside = FileThread()
+    try:
+        if format == NATIVE or (format == AUTO and await aside.run(_is_ours, path, limits)):
+            refuse_columns(columns, NATIVE, path)
+            return await store_records(
+                store,
+                Path(path),
+                scope=own,
+                progress=progress,
+                limits=limits,
+                owner=owner,
+                rewriter=_rewriter(store, scope, sender, owner),
+            )
+        await aside.run(reader.open)
+        coming = aside.run(reader.batch)
+        while batch := await _next(coming, report):
+            coming = aside.run(reader.batch)
+            # A Ctrl-C waits for it: what is stored is counted, and what is counted is stored.
+            with note_stored(report.stored + report.updated):
+                written, updated = await to_end(store_batch(store, scope, batch, report))
+            if updated:
+                await session.chats.changed(store, updated)
+            if written:
+                core.events.emit_items("remembered", written)
+            if progress is not None:
+                progress(reader.tally.done, reader.tally.total)
+    finally:
+        reader.tally.is_stopped = True
+        await aside.leave(reader.close)
+    if progress is not None:
+        progress(reader.tally.total, reader.tally.total)
+    return report.finished()
+
+
+async def _next(coming: Awaitable[list[ReadItem]], report: Report) -> list[ReadItem]:
+    with note_stored(report.stored + report.updated):
+        return await coming
+
+
+def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
+    with open_source(path, limits=limits) as source:
+        return is_native(source.head())
+
+
+def _rewriter(
+    store: Store, scope: MemoryMetadata, sender: Sender | None, owner: str | None
+) -> NativeRewrite | None:
+    other = None if scope.user_id in (None, owner) else owner  # its own memories stay as they are
+    if sender is None and other is None:
+        return None
+    return NativeRewrite(store, scope, sender=sender, owner=other)
 
 
 @checked_keywords("export_file")
@@ -117,7 +184,7 @@ async def export_file(
     `TransferError`.
     """
     format = format_for(target, format, known=WRITTEN)
-    session = session_for(handle, call="export_file")
+    session = _session_of(handle, call="export_file")
     place = _at_home(target)
     if isinstance(session.engine, FileEngine):
         return await session.engine.export_file(session, place, format=format, progress=progress)
@@ -151,3 +218,61 @@ async def export_file(
 def _at_home(target: str | os.PathLike[str] | IO[bytes]) -> Path | IO[bytes]:
     """Return where to write: a path, with the user's home for `~`, or the file object."""
     return Path(target).expanduser() if isinstance(target, str | os.PathLike) else target
+
+
+@runtime_checkable
+class FileEngine(Protocol):
+    """An engine whose store is behind a server, which reads and writes files by itself."""
+
+    async def import_file(
+        self,
+        session: ScopeSession,
+        path: str | os.PathLike[str],
+        *,
+        format: str,
+        owner: str | None,
+        columns: Columns,
+        progress: Callable[[int, int], None] | None,
+    ) -> ImportResult:
+        """Send the file, and return what became of it."""
+        ...
+
+    async def export_file(
+        self,
+        session: ScopeSession,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        format: str,
+        progress: Callable[[int, int], None] | None,
+    ) -> ExportResult:
+        """Write what the server sends."""
+        ...
+
+
+def _session_of(handle: object, *, call: str) -> ScopeSession:
+    """Return what a handle is made of; `QueryError` if it is none. *call* is who asks."""
+    if isinstance(handle, ScopedMemory):
+        return session_of(handle)
+    if isinstance(handle, AgentMemory):
+        raise QueryError(
+            f"`{call}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
+            "`AgentMemory`; use `memory.unscoped()` for everyone's"
+        )
+    if getattr(handle, "is_blocking", False):
+        return session_of(handle)  # type: ignore[arg-type]  # which says who takes a blocking one
+    raise QueryError(
+        f"`{call}` takes a handle such as `memory.scope(user_id=…)` first, not a "
+        f"`{type(handle).__name__}`"
+    )
+
+
+def _check_path(path: object) -> str:
+    """Return the name of a file, with the user's home for `~`; `QueryError` for anything else."""
+    if isinstance(path, dict | list):
+        raise QueryError(
+            f"`import_file` reads files, not a `{type(path).__name__}`; write it to one first: "
+            '`json.dump(found, open("found.json", "w"), default=str)`'
+        )
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise QueryError(f"`import_file` takes the path of a file or a folder, not {path!r}")
+    return os.path.expanduser(path)  # noqa: PTH111 - it stays a text

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from typing_extensions import Protocol
 
@@ -36,16 +36,18 @@ from orbiter.memory.transfer._native_reader import (
     record_pages,
 )
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
-from orbiter.memory.transfer.report import ImportResult, Problem, note_stored
+from orbiter.memory.transfer.io.source_file import Tally
+from orbiter.memory.transfer.report import ImportResult, Report, note_stored
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer.native_rewrite import NativeRewrite
 
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
     "ExportResult",
     "MovableStore",
-    "RecordRewriter",
     "entry_pages",
     "export_records",
     "import_records",
@@ -97,22 +99,6 @@ class MovableStore(Protocol):
 
         What went on by itself here stays, unless *overwrite*; a `Written` names it.
         """
-        ...
-
-
-class RecordRewriter(Protocol):
-    """Changes the records of a file before they are stored; sees all of them first."""
-
-    async def learn(self, records: Sequence[Record]) -> None:
-        """Look at some records of the file."""
-        ...
-
-    async def adopt(self, records: Sequence[Record]) -> list[Record]:
-        """Return *records* as they may be stored."""
-        ...
-
-    def adopt_entries(self, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
-        """Return *entries* as they may be stored."""
         ...
 
 
@@ -345,7 +331,7 @@ async def store_records(
     overwrite: bool = False,
     limits: Limits | None = None,
     owner: str | None = None,
-    rewriter: RecordRewriter | None = None,
+    rewriter: "NativeRewrite | None" = None,
 ) -> ImportResult:
     """Do what `import_records` does, with what a *rewriter* makes of the records.
 
@@ -361,7 +347,7 @@ async def store_records(
                 expected += len(page)
                 if rewriter is not None:
                     await rewriter.learn([each for each in page if isinstance(each, Record)])
-        taken.left_out(path, is_any_taken=bool(expected))
+        taken.others.report(lambda *_: None, path, is_any_taken=bool(expected))
     taken = Selection(scope, owner)
     async with aclosing(_read_in_thread(source, path, taken, limits)) as pages:
         async for page in pages:
@@ -369,7 +355,7 @@ async def store_records(
             if rewriter is not None:
                 own = await rewriter.adopt(own)
             if own:
-                # As in `_import`: a Ctrl-C waits for what is under way.
+                # As in `import_sent`: a Ctrl-C waits for what is under way.
                 putting = store.put_records(own, within=scope, overwrite=overwrite)
                 with note_stored(stored):
                     written = await to_end(putting)
@@ -385,18 +371,18 @@ async def store_records(
             seen += len(page)
             if progress is not None:
                 progress(seen, max(expected, seen))
-    others = taken.left_out(path, is_any_taken=bool(seen))
-    problems = [*others, *(Problem(name, _why(store, name)) for name in kept[:MAX_TOLD])]
-    left_out = taken.others.total()
-    return ImportResult(
-        format="jsonl",
+    left_out = taken.others.total
+    report = Report(
         found=seen + left_out,
         stored=stored,
         unchanged=seen - stored - len(kept),
         skipped=len(kept) + left_out,
-        problems=tuple(problems[:MAX_TOLD]),
-        problem_count=len(kept) + len(others),
+        formats=["jsonl"],
     )
+    taken.others.report(report.complain, path, is_any_taken=bool(seen))
+    for name in kept:
+        report.complain(name, _why(store, name))
+    return report.finished()
 
 
 async def _store_entries(

@@ -12,13 +12,11 @@ meaning, `importance` of mem0 as `mem0_importance`.
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from math import isfinite
 from pathlib import PurePosixPath
 
 from orbiter.memory.agent.inputs import derived_id
@@ -30,12 +28,13 @@ from orbiter.memory.model.items import (
     ToolMemory,
     calls_of,
 )
-from orbiter.memory.model.reserved import RESERVED_KEYS
 from orbiter.memory.model.tool_calls import call_id, call_name
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.text.redaction import Redaction
-from orbiter.memory.transfer.formats.importer import Columns, Importer, ReportProblem, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
+from orbiter.memory.transfer.foreign_labels import checked_labels
+from orbiter.memory.transfer.formats.foreign_items import LONGEST_NAME, digest
+from orbiter.memory.transfer.formats.foreign_values import UNREADABLE, reason
+from orbiter.memory.transfer.formats.importer import Columns, Importer, SourceMemory
 from orbiter.memory.transfer.formats.registry import (
     AUTO,
     NATIVE,
@@ -46,11 +45,11 @@ from orbiter.memory.transfer.formats.registry import (
     owners_are_sessions,
     recognised,
 )
-from orbiter.memory.transfer.formats.threads import LONGEST_NAME, digest
 from orbiter.memory.transfer.formats.unrecognised import is_store, looks_like, unknown
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.open_source import Tally, open_source
-from orbiter.memory.transfer.io.opened_file import OpenedFile
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.io.source_file import SourceFile, Tally
+from orbiter.memory.transfer.owners import Owners, needs_a_user
 from orbiter.memory.transfer.report import Report
 
 __all__ = ["IMPORTED", "ReadItem", "Reader", "refuse_columns", "refuse_owner"]
@@ -136,7 +135,7 @@ class Reader:
             refuse_owner(self._owner, sources[0][1], source.name)
         if self._needs_owner and not any(names_owners(format) for _, format in sources):
             raise needs_a_user(source.name)
-        members = source.opened_members() if source.is_container else ()
+        members = source.members() if source.is_container else ()
         self.tally.unread = dict.fromkeys(member.name for member in members)
         importers = self._importers(sources)
         report.is_muted = False
@@ -148,7 +147,7 @@ class Reader:
         self.tally.done = 0
         self._memories = self._read(source.name, sources, importers)
 
-    def _importers(self, sources: list[tuple[OpenedFile, str]]) -> list[Importer | TransferError]:
+    def _importers(self, sources: list[tuple[SourceFile, str]]) -> list[Importer | TransferError]:
         """Return what reads each source; of a table that cannot be read, why, if there are more."""
         readers: list[Importer | TransferError] = []
         for source, format in sources:
@@ -166,15 +165,15 @@ class Reader:
                 readers.append(importer)
         return readers
 
-    def _sources(self, source: OpenedFile) -> list[tuple[OpenedFile, str]]:
+    def _sources(self, source: SourceFile) -> list[tuple[SourceFile, str]]:
         """Return what is to be read, as which format; a mixed folder is many files."""
         if self._format != AUTO and source.is_container and has_columns(self._format):
-            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            members = [(each, _table_format(each.name)) for each in source.members()]
             return [(each, self._format) for each, kind in members if kind == self._format]
         if self._format != AUTO:
             return [(source, self._format)]
         if self._columns.is_any_named:  # then it is a table, whatever else it looks like
-            members = [(each, _table_format(each.name)) for each in source.opened_members()]
+            members = [(each, _table_format(each.name)) for each in source.members()]
             if source.is_container:
                 return [(each, kind) for each, kind in members if kind]
             is_json = source.head().lstrip()[:1] in (b"{", b"[")
@@ -183,7 +182,7 @@ class Reader:
         if whole is not None:
             return [(source, whole)]
         recognised_members = []
-        for member in source.opened_members() if source.is_container else ():
+        for member in source.members() if source.is_container else ():
             try:
                 format = recognised(member)
                 why = looks_like(member) if format is None else ""
@@ -198,7 +197,7 @@ class Reader:
     def _read(
         self,
         name: str,
-        sources: list[tuple[OpenedFile, str]],
+        sources: list[tuple[SourceFile, str]],
         importers: list[Importer | TransferError],
     ) -> Iterator[tuple[str, SourceMemory]]:
         report = self._report
@@ -290,7 +289,7 @@ class Reader:
         beside = (own.session_id, own.task_id, own.agent_id, own.extra)
         raw = json.dumps([said, beside], sort_keys=True, default=str).encode()
         digest = blake2b(raw, digest_size=8).hexdigest()
-        extra = checked(own.extra, format, self._report.complain, place)
+        extra = checked_labels(own.extra, format, self._report.complain, place)
         extra |= {"source": f"import:{format}", "trust": int(Trust.IMPORT), IMPORTED: digest}
         metadata = self._placed(format, memory, extra)
         if isinstance(item, SystemMemory) and not self._is_named(format, metadata):
@@ -358,135 +357,6 @@ IMPORTED = "imported"
 """The key with the digest of what the file said: an import changes an item only when the file has
 changed, and leaves alone what its owner made of it since."""
 
-_OUR_KEYS = ("source", "trust", *RESERVED_KEYS)
-"""Keys that tell where a memory comes from, and what it is; a file does not decide that."""
-
-
-def checked(
-    extra: Mapping[str, object], format: str, complain: ReportProblem, place: str
-) -> dict[str, object]:
-    """Return *extra* so that every key of ours means what it does elsewhere."""
-    labels = dict(extra)
-    for name in _OUR_KEYS:
-        if name in labels:
-            labels.setdefault(_own(format, name), labels.pop(name))
-            if name in RESERVED_KEYS:
-                complain(place, f"its `{name}` is a key of ours; kept as `{_own(format, name)}`")
-    if "importance" in labels and not _is_share(labels["importance"]):
-        labels.setdefault(_own(format, "importance"), labels.pop("importance"))
-        why = (
-            f"its `importance` is not a number from 0 to 1; kept as `{_own(format, 'importance')}`"
-        )
-        complain(place, why)
-    if "tags" in labels:
-        tags = _tags(labels["tags"])
-        if tags is None:
-            labels.setdefault(_own(format, "tags"), labels.pop("tags"))
-            complain(
-                place, f"its `tags` are not a list of strings; kept as `{_own(format, 'tags')}`"
-            )
-        else:
-            labels["tags"] = tags
-    return labels
-
-
-def _own(format: str, name: str) -> str:
-    return f"{format.replace('-', '_')}_{name}"
-
-
-def _is_share(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and isfinite(value) and 0 <= value <= 1  # type: ignore[arg-type, operator]  # it is a number
-
-
-def _tags(value: object) -> list[str] | None:
-    if isinstance(value, str):
-        value = [tag.strip().lstrip("#") for tag in value.split(",")]
-    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        return None
-    return list(dict.fromkeys(tag for tag in value if tag.strip()))
-
-
-_WAY = "import it with `memory.scope(user_id=…)` to say whose they are"
-_MAX_OWNERS = 1_000
-_SHOWN_OWNERS = 8
-
-
-class Owners:
-    """Takes what is the asked one's, or names nobody; counts the others.
-
-    With *needs_owner*, what would be nobody's is not taken either.
-    """
-
-    def __init__(
-        self, owner: str | None, user_id: str | None, *, needs_owner: bool = False
-    ) -> None:
-        self._wanted = user_id if owner is None else owner
-        self._user_id = user_id
-        self._needs_owner = needs_owner
-        self._is_any_taken = False
-        self._session = owner
-        self._sessions: dict[str, None] = {}
-        """Those that were all taken, as nobody chose one."""
-        self._others: Counter[str] = Counter()
-        self._unowned = 0
-
-    def takes(self, memory: SourceMemory, *, has_sessions: bool = False) -> bool:
-        """Tell whether a memory is taken; a handle that is for nobody takes everyone's.
-
-        With *has_sessions*, it is the caller who may choose a session by its name.
-        """
-        wanted, owners = self._wanted, memory.owners
-        if has_sessions:
-            wanted, owners = self._session, (str(memory.item.metadata.session_id),)
-            if wanted is None and len(self._sessions) <= _SHOWN_OWNERS:
-                self._sessions[owners[0]] = None
-        if wanted is None or not owners or wanted in owners:
-            if self._needs_owner and self.user_of(memory) is None:
-                self._unowned += 1
-                return False
-            self._is_any_taken = True
-            return True
-        name = ".".join(owners)
-        if name in self._others or len(self._others) < _MAX_OWNERS:
-            self._others[name] += 1
-        return False
-
-    def user_of(self, memory: SourceMemory) -> str | None:
-        """Return whose it becomes: the handle's, or, if that is for nobody, the one it names."""
-        if self._user_id is not None:
-            return self._user_id
-        if self._wanted is not None:
-            return self._wanted if self._wanted in memory.owners else None
-        return memory.owners[0] if len(memory.owners) == 1 else None
-
-    def several_sessions(self) -> str:
-        """Return the names of sessions that were taken without a choice; empty for only one."""
-        names = list(self._sessions)
-        more = ", …" if len(names) > _SHOWN_OWNERS else ""
-        listed = ", ".join(f"`{name}`" for name in names[:_SHOWN_OWNERS])
-        return f"{listed}{more}" if len(names) > 1 else ""
-
-    def report_left_out(self, complain: ReportProblem, name: str) -> None:
-        """Say what was left out; `TransferError` if that is all there is."""
-        if self._unowned and not self._is_any_taken:
-            raise needs_a_user(name)
-        if self._unowned:
-            why = f"{self._unowned:,} memories without an owner were not imported; {_WAY}"
-            complain(f"`{name}`", why)
-        if self._others and not self._is_any_taken:
-            names = "`, `".join(list(self._others)[:_SHOWN_OWNERS])
-            more = ", …" if len(self._others) > _SHOWN_OWNERS else ""
-            raise TransferError(
-                f"`{name}` has no memories of `{self._wanted}`, only of `{names}`{more}; choose "
-                "whose memories to import with `owner=…`"
-            )
-        for other, count in self._others.items():
-            complain(
-                f"`{other}`",
-                f"{count:,} memories of others than `{self._wanted}` were not imported",
-            )
-
 
 def refuse_owner(owner: str | None, format: str, name: str) -> None:
     """Raise `TransferError` if an owner was chosen of a file that names none."""
@@ -504,10 +374,3 @@ def refuse_columns(columns: Columns, format: str, name: str) -> None:
             f"`{name}` is `{format}`, which has no columns, so `text=…` and its like would count "
             "for nothing; leave them out"
         )
-
-
-def needs_a_user(name: str) -> TransferError:
-    """Return the error for a file that does not say whose it is, where the handle does not."""
-    return TransferError(
-        f"`{name}` does not say whose memories it has, and `unscoped()` names no user; {_WAY}"
-    )

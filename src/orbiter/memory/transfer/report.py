@@ -1,12 +1,15 @@
 """What an import found, and what it could not read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from orbiter.memory.errors import MemoryError
 
-__all__ = ["ImportResult", "Problem", "Report", "note_stored"]
+__all__ = ["ImportResult", "Problem", "Report", "ReportProblem", "note_stored"]
+
+ReportProblem = Callable[[str, str], None]
+"""Told where (`line 17`, `conversation 3`) something is that cannot be read, and why."""
 
 _MAX_PROBLEMS = 100
 _MAX_LISTED = 5

@@ -8,23 +8,31 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import PurePosixPath
+from typing import Any
 
-from orbiter.memory.model.items import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    SystemMemory,
-    ToolMemory,
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
+from orbiter.memory.transfer.formats.foreign_items import (
+    Say,
+    Thread,
+    digest,
+    made,
+    matching,
+    note,
+    read_each,
+    start_of,
+)
+from orbiter.memory.transfer.formats.foreign_values import (
+    Record,
+    as_object,
+    first_text,
+    instant,
+    objects_in,
 )
 from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import as_object, first_text, instant, safely
-from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
 
-__all__ = ["ChatGPT"]
+__all__ = ["CONVERSATIONS", "ChatGPT"]
 
-_MEMBER = re.compile(r"conversations(-\d+)?\.json")
+CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
 _TEXTS = ("text", "result", "content", "summary", "snippet")
 _THOUGHTS = ("thoughts", "reasoning_recap")
 _CONTEXTS = ("user_editable_context", "model_editable_context")
@@ -32,8 +40,6 @@ _KINDS = {"image_asset_pointer": "image", "audio_asset_pointer": "audio"}
 
 _MAX_OPEN = 100
 _KINDS_OF: Mapping[str, type[MemoryItem]] = {"user": HumanMemory, "system": SystemMemory}
-
-Record = Mapping[str, object]
 
 
 class ChatGPT:
@@ -56,34 +62,20 @@ class ChatGPT:
         """Tell by the tree."""
         if head:
             return b'"mapping"' in head and head.lstrip()[:1] in (b"[", b"{")
-        return any(
-            isinstance(as_object(next(member.elements(), None)).get("mapping"), Mapping)
-            for member in conversations(source)
-        )
+        members = matching(source, CONVERSATIONS)
+        return any("mapping" in as_object(next(each.elements(), None)) for each in members)
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages, conversation by conversation, in the order of the file."""
         known_instructions: set[str] = set()
         number = 0
-        for member in conversations(source):
-            for value in member.elements():
-                number += 1
+        for member in matching(source, CONVERSATIONS):
+            for number, value in enumerate(member.elements(), number + 1):  # noqa: B020 - goes on
                 record = as_object(value)
                 if not isinstance(record.get("mapping"), Mapping):
                     complain(f"conversation {number}", "it has no `mapping` of messages")
                     continue
                 yield from _Conversation(record, number, complain).read(known_instructions)
-
-
-def conversations(source: SourceFile) -> Iterator[SourceFile]:
-    """Yield the files of an export that hold conversations; a file alone is one, whatever name."""
-    members = list(source.members())
-    if len(members) == 1 and members[0] is source:
-        yield source
-        return
-    for member in members:
-        if _MEMBER.fullmatch(PurePosixPath(member.name).name):
-            yield member
 
 
 class _Conversation:
@@ -92,6 +84,7 @@ class _Conversation:
         self._nodes = as_object(record["mapping"])
         self._place = f"conversation {number}"
         self._complain = complain
+        self._say: Say = partial(complain, self._place)
         self._open: deque[tuple[str, str]] = deque(maxlen=_MAX_OPEN)
         """The last calls without a result, as id and tool."""
         self._thoughts: list[str] = []
@@ -102,26 +95,31 @@ class _Conversation:
         messages = [(key, each) for key, each in branch if _is_shown(each)]
         times = [instant(each.get("create_time")) for _, each in messages]
         own_id = first_text(record, "conversation_id", "id")
-        thread = Thread(
+        self._thread = Thread(
             "chatgpt",
             own_id or digest(f"{record.get('title')}{record.get('create_time')}"),
             title=first_text(record, "title"),
             begin=start_of(instant(record.get("create_time")), times),
         )
         yield from self._instructions(branch, known_instructions)
-        for (key, message), at in zip(messages, times, strict=True):
-            place = f"{self._place}, message `{key[:40]}`"
-            item = safely(partial(self._item, key, message), self._complain, place)
-            if item is None:
-                continue
-            about = as_object(message.get("metadata"))
-            extra = {
-                "original_id": first_text(message, "id") or key,
-                "model": first_text(about, "model_slug")
-                or (first_text(record, "default_model_slug") if _role(message) != "user" else ""),
-                "gpt": first_text(record, "gizmo_id"),
-            }
-            yield thread.next_message(item, key=key, at=at, extra=extra)
+        rows = ((f"{self._place}, message `{key[:40]}`", (key, each)) for key, each in messages)
+        yield from read_each(rows, self._message, self._complain)
+
+    def _message(self, row: tuple[str, Record], say: Say) -> Iterator[SourceMemory]:
+        key, message = row
+        item = self._item(key, message, say)
+        if item is None:
+            return
+        model = first_text(as_object(message.get("metadata")), "model_slug")
+        if not model and _role(message) != "user":
+            model = first_text(self._record, "default_model_slug")
+        extra = {
+            "original_id": first_text(message, "id") or key,
+            "model": model,
+            "gpt": first_text(self._record, "gizmo_id"),
+        }
+        at = instant(message.get("create_time"))
+        yield self._thread.next_message(item, key=key, at=at, extra=extra)
 
     def _branch(self) -> list[tuple[str, Record]]:
         """Return the messages from the root to the current node."""
@@ -132,7 +130,7 @@ class _Conversation:
         seen: set[str] = set()
         while isinstance(at, str) and at in self._nodes:
             if at in seen:
-                self._complain(self._place, f"its tree has a cycle at `{at[:40]}`")
+                self._say(f"its tree has a cycle at `{at[:40]}`")
                 break
             seen.add(at)
             node = as_object(self._nodes[at])
@@ -141,7 +139,7 @@ class _Conversation:
             at = node.get("parent")
         if isinstance(at, str) and at not in self._nodes:
             why = f"its branch is incomplete: `{at[:40]}` and earlier messages are not in the file"
-            self._complain(self._place, why)
+            self._say(why)
         return path[::-1]
 
     def _last_leaf(self) -> str | None:
@@ -167,44 +165,37 @@ class _Conversation:
             key = digest(text, size=16)
             if text and key not in known_instructions:
                 known_instructions.add(key)
-                about = MemoryMetadata(extra={"kind": "custom_instructions"})
-                item = made(MemoryItem, self._complain, self._place, content=text, metadata=about)
-                if item is not None:
-                    yield SourceMemory(item, f"custom-instructions/{key}")
+                item = note(self._say, text, extra={"kind": "custom_instructions"})
+                yield SourceMemory(item, f"custom-instructions/{key}")
 
-    def _item(self, key: str, message: Record) -> MemoryItem | None:
+    def _item(self, key: str, message: Record, say: Say) -> MemoryItem | None:
         content = as_object(message.get("content"))
         if content.get("content_type") in _THOUGHTS:
-            self._thoughts += _thoughts(content)
+            records = objects_in(content, "thoughts")
+            self._thoughts += [
+                text for each in records if (text := first_text(each, "content", "summary"))
+            ]
             return None
-        role = _role(message)
-        text = _text(content, message)
-        native: dict[str, dict[str, object]]
-        native = {"chatgpt": {"parts": parts}} if (parts := _other_parts(content)) else {}
+        role, text = _role(message), _text(content, message)
+        parts = objects_in(content, "parts")
+        native: dict[str, Any] = {"chatgpt": {"parts": parts}} if parts else {}
         if role == "assistant":
-            return self._answer(key, message, text, native)
+            return self._answer(key, message, text, native, say)
         self._thoughts.clear()
         if not text.strip():
             return None
         if role in _KINDS_OF:
-            return self._made(_KINDS_OF[role], key, content=text, native=native)
+            return made(_KINDS_OF[role], say, content=text, native=native)
         if role == "tool":
             tool = first_text(as_object(message.get("author")), "name") or "tool"
             call = self._answered(tool)
-            return self._made(
-                ToolMemory, key, content=text, tool_name=tool, tool_call_id=call, native=native
-            )
-        self._complain(f"{self._place}, message `{key}`", f"unknown author `{role[:40]}`")
+            fields = {"tool_name": tool, "tool_call_id": call, "native": native}
+            return made(ToolMemory, say, content=text, **fields)
+        say(f"unknown author `{role[:40]}`")
         return None
 
-    def _made(
-        self, kind: type[MemoryItem], key: str, *, content: str, **fields: object
-    ) -> MemoryItem | None:
-        place = f"{self._place}, message `{key}`"
-        return made(kind, self._complain, place, content=content, **fields)
-
     def _answer(
-        self, key: str, message: Record, text: str, native: dict[str, dict[str, object]]
+        self, key: str, message: Record, text: str, native: dict[str, Any], say: Say
     ) -> MemoryItem | None:
         """Return what the model said, or the call that it made."""
         if self._thoughts:
@@ -212,12 +203,10 @@ class _Conversation:
             self._thoughts = []
         tool = first_text(message, "recipient")
         if tool in ("", "all"):
-            if not text.strip():
-                return None
-            return self._made(AIMemory, key, content=text, native=native)
+            return made(AIMemory, say, content=text, native=native) if text.strip() else None
         self._open.append((key, tool))
         call = {"id": key, "name": tool, "arguments": text}
-        return self._made(AIMemory, key, content="", tool_calls=[call], native=native)
+        return made(AIMemory, say, content="", tool_calls=[call], native=native)
 
     def _answered(self, tool: str) -> str:
         """Return the id of the newest call that a result of *tool* can be for, and close it."""
@@ -248,9 +237,8 @@ def _text(content: Record, message: Record) -> str:
     texts = [_part(part) for part in parts] if isinstance(parts, list) else []
     if not any(texts):
         texts = [first_text(content, *_TEXTS)]
-    files = as_object(message.get("metadata")).get("attachments")
-    for file in files if isinstance(files, list) else []:
-        if name := first_text(as_object(file), "name"):
+    for file in objects_in(as_object(message.get("metadata")), "attachments"):
+        if name := first_text(file, "name"):
             texts.append(f"[file: {name}]")
     return "\n\n".join(text for text in texts if text)
 
@@ -263,14 +251,3 @@ def _part(part: object) -> str:
     if not record:
         return ""
     return first_text(record, "text") or f"[{_KINDS.get(kind, kind.split('_')[0] or 'file')}]"
-
-
-def _other_parts(content: Record) -> list[object]:
-    parts = content.get("parts")
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def _thoughts(content: Record) -> list[str]:
-    thoughts = content.get("thoughts")
-    records = [as_object(each) for each in thoughts] if isinstance(thoughts, list) else []
-    return [text for each in records if (text := first_text(each, "content", "summary"))]

@@ -4,31 +4,35 @@ A message of the model comes in several lines that share its id, one for each bl
 together again. What a subagent did is a session of its own. Notes of the program are not read.
 """
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+import re
+from collections.abc import Iterator
 from typing import TypeVar
 
 from orbiter.memory.messages import from_messages
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of
-from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import (
-    UNREADABLE,
-    as_object,
-    first_text,
-    instant,
-    reason,
+from orbiter.memory.model.items import calls_of
+from orbiter.memory.transfer.formats.foreign_items import (
+    Say,
+    Thread,
+    cut,
+    matching,
+    note,
+    read_each,
 )
-from orbiter.memory.transfer.formats.threads import Thread, cut, made
+from orbiter.memory.transfer.formats.foreign_values import Record, as_object, first_text, instant
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["ClaudeCode"]
 
+_MEMBER = re.compile(r".*\.jsonl")
 _NOTES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage")
 _COMMANDS = ("<command-", "<local-command-", "<bash-")
 """How the lines begin that a command of the program wrote in the user's name."""
 
 _MAX_KNOWN = 20_000
 
-Record = Mapping[str, object]
+_Turn = tuple[int, Record, object]
+"""The number of a line, the line, and what its message holds."""
+
 _Value = TypeVar("_Value")
 
 
@@ -45,13 +49,11 @@ class ClaudeCode:
             return head.lstrip()[:1] == b"{" and (is_line or b'"leafUuid"' in head)
         return any(_is_transcript(member) for member in source.members())
 
-    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:  # noqa: ARG002
         """Yield the messages in the order of the file."""
-        members = list(source.members())
-        for member in members:
-            if len(members) == 1 or member.name.endswith(".jsonl"):
-                where = f"{member.name}, " if member is not source else ""
-                yield from _Transcript(complain, where).read(member)
+        for member in matching(source, _MEMBER):
+            transcript = _Transcript()
+            yield from read_each(transcript.turns(member), transcript.messages, member.complain)
 
 
 def _is_transcript(source: SourceFile) -> bool:
@@ -67,30 +69,26 @@ def _is_transcript(source: SourceFile) -> bool:
 
 
 class _Transcript:
-    def __init__(self, complain: ReportProblem, where: str) -> None:
-        self._complain = complain
-        self._where = where
+    def __init__(self) -> None:
         self._threads: dict[str, Thread] = {}
         self._roots: dict[str, str] = {}
         """By message of a subagent: what it was begun with."""
         self._pending: tuple[int, Record, list[object]] | None = None
 
-    def read(self, source: SourceFile) -> Iterator[SourceMemory]:
+    def turns(self, source: SourceFile) -> Iterator[tuple[str, _Turn]]:
+        """Yield the lines with their content; those of one message of the model together."""
         for number, value in source.values():
             record = as_object(value)
             kind = record.get("type")
-            if kind == "summary":
-                yield from _title(record, f"{self._where}line {number}", self._complain)
-            if kind not in ("user", "assistant") or _is_note(record):
-                continue
-            if kind == "assistant" and self._continues(record):
-                continue
-            yield from self._end()
-            content = as_object(record.get("message")).get("content")
-            if kind == "assistant" and isinstance(content, list):
-                self._pending = (number, record, list(content))
-            else:
-                yield from self._messages(number, record, content)
+            if kind == "summary" or (kind in ("user", "assistant") and not _is_note(record)):
+                if kind == "assistant" and self._continues(record):
+                    continue
+                yield from self._end()
+                content = as_object(record.get("message")).get("content")
+                if kind == "assistant" and isinstance(content, list):
+                    self._pending = number, record, list(content)
+                else:
+                    yield f"line {number}", (number, record, content)
         yield from self._end()
 
     def _continues(self, record: Record) -> bool:
@@ -108,47 +106,33 @@ class _Transcript:
         blocks += [block for block in more if block not in blocks]
         return True
 
-    def _end(self) -> Iterator[SourceMemory]:
+    def _end(self) -> Iterator[tuple[str, _Turn]]:
         if self._pending is not None:
-            number, record, blocks = self._pending
-            self._pending = None
-            yield from self._messages(number, record, blocks)
+            turn, self._pending = self._pending, None
+            yield f"line {turn[0]}", turn
 
-    def _messages(self, number: int, record: Record, content: object) -> Iterator[SourceMemory]:
-        place = f"{self._where}line {number}"
-        message = as_object(record.get("message"))
-        if isinstance(content, list):
-            content = [self._cut(block, place) for block in content]
-        elif isinstance(content, str):
-            content = cut(content, self._complain, place)
-        try:
-            items = from_messages([{"role": record["type"], "content": content}], "anthropic")
-        except UNREADABLE as exc:
-            self._complain(place, reason(exc).removeprefix("message 0: "))
+    def messages(self, turn: _Turn, say: Say) -> Iterator[SourceMemory]:
+        number, record, content = turn
+        if record["type"] == "summary":
+            yield from _title(record, say)
             return
-        id = first_text(record, "uuid") or str(number)
+        if isinstance(content, list):
+            content = [_cut(block, say) for block in content]
+        elif isinstance(content, str):
+            content = cut(content, say)
+        items = from_messages([{"role": record["type"], "content": content}], "anthropic")
         items = [item for item in items if item.content.strip() or item.native or calls_of(item)]
+        id = first_text(record, "uuid") or str(number)
+        extra = {
+            "original_id": id,
+            "model": first_text(as_object(record.get("message")), "model"),
+            "folder": first_text(record, "cwd"),
+            "branch": first_text(record, "gitBranch"),
+        }
         for part, item in enumerate(items):
-            yield self._thread(record).next_message(
-                item,
-                key=id if len(items) == 1 else f"{id}/{part}",
-                at=instant(record.get("timestamp")),
-                extra={
-                    "original_id": id,
-                    "model": first_text(message, "model"),
-                    "folder": first_text(record, "cwd"),
-                    "branch": first_text(record, "gitBranch"),
-                },
-            )
-
-    def _cut(self, block: object, place: str) -> object:
-        """Return a block whose text is no longer than an item can hold."""
-        record = as_object(block)
-        for name in ("text", "content"):
-            text = record.get(name)
-            if isinstance(text, str):
-                record = {**record, name: cut(text, self._complain, place)}
-        return record or block
+            key = id if len(items) == 1 else f"{id}/{part}"
+            at = instant(record.get("timestamp"))
+            yield self._thread(record).next_message(item, key=key, at=at, extra=extra)
 
     def _session(self, record: Record) -> str:
         session = first_text(record, "sessionId") or "unnamed"
@@ -164,7 +148,7 @@ class _Transcript:
     def _thread(self, record: Record) -> Thread:
         session = self._session(record)
         if session not in self._threads:
-            begin: datetime | None = instant(record.get("timestamp"))
+            begin = instant(record.get("timestamp"))
             self._threads[session] = Thread("claude-code", session, begin=begin)
             _forget_oldest(self._threads)
         return self._threads[session]
@@ -187,10 +171,17 @@ def _is_note(record: Record) -> bool:
     )
 
 
-def _title(record: Record, place: str, complain: ReportProblem) -> Iterator[SourceMemory]:
+def _cut(block: object, say: Say) -> object:
+    """Return a block whose text is no longer than an item can hold."""
+    record = as_object(block)
+    texts = ((name, record.get(name)) for name in ("text", "content"))
+    short = {name: cut(text, say) for name, text in texts if isinstance(text, str)}
+    return {**record, **short} if record else block
+
+
+def _title(record: Record, say: Say) -> Iterator[SourceMemory]:
     """Yield what a session was about, as it is listed."""
     text, leaf = first_text(record, "summary"), first_text(record, "leafUuid")
-    about = MemoryMetadata(extra={"kind": "title", "original_id": leaf[:200]})
-    item = made(MemoryItem, complain, place, content=text, metadata=about) if text else None
-    if item is not None:
+    if text:
+        item = note(say, text, extra={"kind": "title", "original_id": leaf[:200]})
         yield SourceMemory(item, f"title/{leaf}")

@@ -1,17 +1,14 @@
 """Importer protocol: how a file of a foreign format is recognised, and how it is read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.transfer.io.archives import Limits
+from orbiter.memory.transfer.io.source_file import SourceFile
+from orbiter.memory.transfer.report import ReportProblem
 
 __all__ = ["Columns", "Importer", "ReportProblem", "SourceFile", "SourceMemory"]
-
-ReportProblem = Callable[[str, str], None]
-"""Told where (`line 17`, `conversation 3`) something is that cannot be read, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,65 +42,6 @@ class Columns:
     def is_any_named(self) -> bool:
         """Whether the file must be a table."""
         return self != Columns()
-
-
-class SourceFile(Protocol):
-    """A file, or a member of an archive, read piece by piece and never beyond the limits."""
-
-    @property
-    def name(self) -> str:
-        """The file's name, or the member's path in its archive."""
-        ...
-
-    @property
-    def path(self) -> Path:
-        """A file on disk with its bytes, for what a database must open itself."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """How much of it may be read at a time."""
-        ...
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether nobody waits for it any more."""
-        ...
-
-    def head(self) -> bytes:
-        """Return how it begins: 64 KiB at most, as UTF-8 where it is text."""
-        ...
-
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines with their numbers, from 1; one that is no text is complained of."""
-        ...
-
-    def values(self) -> Iterator[tuple[int, object]]:
-        """Yield the JSON values that stand one after the other, with their lines."""
-        ...
-
-    def elements(self, *keys: str) -> Iterator[object]:
-        """Yield the elements of the first array: the document, or what stands under *keys* in it.
-
-        Without such an array it yields the document, or what stands there, itself.
-        """
-        ...
-
-    def listed(self, key: str) -> Iterator[object]:
-        """Yield the elements of the array under *key* in the document; none if there is none."""
-        ...
-
-    def document(self) -> object:
-        """Return the one JSON value that the file is."""
-        ...
-
-    def text(self) -> str:
-        """Return all of it as text."""
-        ...
-
-    def members(self) -> "Iterator[SourceFile]":
-        """Yield the files of a folder or an archive, by name; a plain file yields itself."""
-        ...
 
 
 class Importer(Protocol):

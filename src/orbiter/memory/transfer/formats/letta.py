@@ -5,25 +5,24 @@ share `blocks`. Some files are JSON that holds the JSON as a text.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 
 from orbiter.memory.messages import from_messages
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import (
-    UNREADABLE,
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.transfer.formats.foreign_items import Say, dated, note, read_each
+from orbiter.memory.transfer.formats.foreign_values import (
+    Record,
     as_object,
     compact,
     first_text,
     instant,
     later,
+    objects_in,
     plain_text,
-    reason,
-    safely,
 )
-from orbiter.memory.transfer.io.json_stream import parsed_text
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["Letta"]
 
@@ -45,101 +44,88 @@ class Letta:
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the blocks, then the messages of each agent."""
+        say = partial(complain, "the file")
         document = source.document()
         if isinstance(document, str):
             try:
-                document = parsed_text(document, "the file", source.limits, complain)
+                document = source.parsed(document, say)
             except ValueError as exc:
-                complain("the file", f"it holds a text that is not valid JSON: {exc}")
+                say(f"it holds a text that is not valid JSON: {exc}")
         file = as_object(document)
-        agents = file.get("agents")
-        if isinstance(agents, list):
-            yield from _blocks(_objects(file.get("blocks")), "", complain)
-            for number, agent in enumerate(_objects(agents)):
+        if isinstance(file.get("agents"), list):
+            yield from _blocks(file, "blocks", "", complain)
+            for number, agent in enumerate(objects_in(file, "agents")):
                 yield from _agent(agent, number, complain)
         elif "core_memory" in file or "messages" in file:
             yield from _agent(file, 0, complain)
         else:
-            complain("the file", "it has neither `agents` nor `core_memory`")
+            say("it has neither `agents` nor `core_memory`")
 
 
-def _objects(value: object) -> list[Mapping[str, object]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
-
-
-def _agent(
-    agent: Mapping[str, object], number: int, complain: ReportProblem
-) -> Iterator[SourceMemory]:
+def _agent(agent: Record, number: int, complain: ReportProblem) -> Iterator[SourceMemory]:
     name = first_text(agent, "name", "id") or f"agent-{number}"
     for field in ("core_memory", "memory_blocks"):
-        yield from _blocks(_objects(agent.get(field)), name, complain)
-    yield from _messages(name, _objects(agent.get("messages")), complain)
+        yield from _blocks(agent, field, name, complain)
+    rows = (
+        (f"message {place} of `{name[:_MAX_NAME]}`", (place, message))
+        for place, message in enumerate(objects_in(agent, "messages"))
+    )
+    yield from read_each(rows, _Messages(name).read, complain)
 
 
 def _blocks(
-    blocks: Sequence[Mapping[str, object]], agent: str, complain: ReportProblem
+    record: Record, field: str, agent: str, complain: ReportProblem
 ) -> Iterator[SourceMemory]:
-    for number, block in enumerate(blocks):
-        text = first_text(block, "value")
-        if not text:
-            continue
+    def read(row: tuple[int, str, Record], say: Say) -> Iterator[SourceMemory]:
+        number, label, block = row
+        if text := first_text(block, "value"):
+            about = first_text(block, "description")
+            extra = {"block": label, **({"description": about} if about else {})}
+            at = instant(block.get("updated_at") or block.get("created_at"))
+            item = note(say, text.strip("\n"), at=at, extra=extra, agent=agent or None)
+            yield SourceMemory(item, compact(["block", agent, number, label]))
+
+    rows = []
+    for number, block in enumerate(objects_in(record, field)):
         label = first_text(block, "label", "id") or f"block-{number}"
-        extra: dict[str, object] = {"block": label}
-        if about := first_text(block, "description"):
-            extra["description"] = about
-        at = instant(block.get("updated_at") or block.get("created_at"))
-        make = partial(_block, text, agent, extra)
-        if (item := safely(make, complain, f"block `{label}`")) is not None:
-            yield SourceMemory(_dated(item, at), compact(["block", agent, number, label]))
+        rows.append((f"block `{label}`", (number, label, block)))
+    yield from read_each(rows, read, complain)
 
 
-def _block(text: str, agent: str, extra: dict[str, object]) -> MemoryItem:
-    metadata = MemoryMetadata(agent_id=agent or None, extra=extra)
-    return MemoryItem(content=text.strip("\n"), metadata=metadata)
+class _Messages:
+    """The conversation of one agent; the file's order is the conversation's."""
 
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._last: datetime | None = None
 
-def _messages(
-    agent: str, messages: Sequence[Mapping[str, object]], complain: ReportProblem
-) -> Iterator[SourceMemory]:
-    last: datetime | None = None
-    for number, message in enumerate(messages):
-        at = instant(message.get("created_at")) or last
-        if last is not None and at is not None and at <= last:
-            at = later(last, 1)  # the file's order is the conversation's
-        last = at
-        place = f"message {number} of `{agent[:_MAX_NAME]}`"
-        try:
-            metadata = MemoryMetadata(session_id=agent, agent_id=agent)
-            items = from_messages([_as_chat(message)], "openai", metadata=metadata)
-        except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
-            complain(place, reason(exc))
-            continue
+    def read(self, row: tuple[int, Record], say: Say) -> Iterator[SourceMemory]:  # noqa: ARG002
+        number, message = row
+        at = instant(message.get("created_at")) or self._last
+        if self._last is not None and at is not None and at <= self._last:
+            at = later(self._last, 1)
+        self._last = at
+        metadata = MemoryMetadata(session_id=self._agent, agent_id=self._agent)
+        items = from_messages([_as_chat(message)], "openai", metadata=metadata)
+        own = first_text(message, "id") or str(number)
         for part, item in enumerate(items):
-            own = first_text(message, "id") or str(number)
-            yield SourceMemory(_dated(item, at), compact(["message", agent, own, part]))
+            yield SourceMemory(dated(item, at), compact(["message", self._agent, own, part]))
 
 
-def _as_chat(message: Mapping[str, object]) -> dict[str, object]:
+def _as_chat(message: Record) -> dict[str, object]:
     """Return a message of an agent file as OpenAI has it."""
     text = plain_text(message.get("content") or message.get("text"))
     role = message.get("role")
     if role == "user":
         text = _unwrapped(text)
-    chat: dict[str, object] = {"role": role, "content": text}
-    for name in ("tool_calls", "tool_call_id", "name"):
-        if message.get(name):
-            chat[name] = message[name]
-    return chat
+    more = ("tool_calls", "tool_call_id", "name")
+    fields = {name: message[name] for name in more if message.get(name)}
+    return {"role": role, "content": text, **fields}
 
 
 def _unwrapped(text: str) -> str:
-    if not text.startswith("{"):
-        return text
     try:
-        return first_text(as_object(json.loads(text)), *_TEXT_FIELDS) or text
+        record = as_object(json.loads(text)) if text.startswith("{") else {}
     except (ValueError, RecursionError):
         return text
-
-
-def _dated(item: MemoryItem, at: datetime | None) -> MemoryItem:
-    return item if at is None else item.model_copy(update={"created_at": at, "updated_at": at})
+    return first_text(record, *_TEXT_FIELDS) or text

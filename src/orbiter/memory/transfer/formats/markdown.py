@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.foreign_items import Say, note, read_each
+from orbiter.memory.transfer.formats.foreign_values import instant
 from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import instant, safely
 
 if TYPE_CHECKING:
     import yaml
@@ -35,46 +34,33 @@ class MarkdownNotes:
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the notes by their names."""
-        for member in source.members():
-            if not member.name.lower().endswith(_ENDINGS):
-                continue
-            place = f"`{member.name}`"
-            try:
-                text = member.text()
-            except TransferError as exc:
-                complain(place, f"{exc}")
-                continue
-            memory = safely(partial(_note, member.name, text, complain), complain, place)
-            if memory is not None:
-                yield memory
+        notes = (each for each in source.members() if each.name.lower().endswith(_ENDINGS))
+        yield from read_each(((f"`{each.name}`", each) for each in notes), _note, complain)
 
 
-def _note(name: str, text: str, complain: ReportProblem) -> SourceMemory | None:
+def _note(source: SourceFile, say: Say) -> Iterator[SourceMemory]:
+    text = source.text()
     fields: Mapping[str, object] = {}
     try:
         fields, body = front_matter(text)
     except TransferError as exc:
         body = text.removeprefix("\ufeff")
-        complain(f"`{name}`", f"{exc}; the note was taken whole, as text")
+        say(f"{exc}; the note was taken whole, as text")
     if not body.strip():
-        complain(f"`{name}`", "it has only front matter, no text" if fields else "it is empty")
-        return None
+        raise ValueError("it has only front matter, no text" if fields else "it is empty")
     extra = {name: _plain(value) for name, value in fields.items() if name not in _DATES}
-    own_id = extra.pop("id", None)
-    session = extra.pop("session_id", None)
+    own_id, session = extra.pop("id", None), extra.pop("session_id", None)
     extra.pop("user_id", None)
     tags = extra.get("tags")
     if isinstance(tags, list) and all(isinstance(tag, str | int | float) for tag in tags):
         extra["tags"] = [str(tag) for tag in tags]  # YAML reads `2024` as a number
     elif tags is None:
         extra.pop("tags", None)
-    extra["note"] = name
+    extra["note"] = source.name
     at = next((moment for name in _DATES if (moment := _moment(fields.get(name)))), None)
-    times = {} if at is None else {"created_at": at, "updated_at": at}
-    session_id = session if isinstance(session, str) and session else None
-    metadata = MemoryMetadata(session_id=session_id, extra=extra)
-    item = MemoryItem(content=body.strip("\n"), metadata=metadata, **times)
-    return SourceMemory(item, own_id if isinstance(own_id, str) and own_id else name)
+    own_session = session if isinstance(session, str) and session else None
+    item = note(say, body.strip("\n"), at=at, extra=extra, session=own_session)
+    yield SourceMemory(item, own_id if isinstance(own_id, str) and own_id else source.name)
 
 
 def front_matter(text: str) -> tuple[Mapping[str, object], str]:

@@ -4,18 +4,19 @@ Each line is an object; the server loses a line end when two of its writes meet,
 share a line.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import (
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.transfer.formats.foreign_items import Say, note, read_each
+from orbiter.memory.transfer.formats.foreign_values import (
+    Record,
     as_object,
     compact,
+    first_text,
     instant,
     plain_text,
-    safely,
 )
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["McpMemory", "observation_of", "relation_of"]
 
@@ -32,43 +33,30 @@ class McpMemory:
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the memories in the order of the file."""
-        for line, value in source.values():
-            record = as_object(value)
-            kind = _entity if "name" in record else _relation
-            memories = safely(partial(_listed, kind, record), complain, f"line {line}")
-            if memories is not None and not memories:
-                complain(f"line {line}", "neither an entity nor a relation")
-            yield from memories or ()
+        rows = ((f"line {line}", as_object(value)) for line, value in source.values())
+        yield from read_each(rows, _memories, complain)
 
 
-def _listed(
-    kind: Callable[..., Iterator[SourceMemory]], record: Mapping[str, object]
-) -> list[SourceMemory]:
-    return list(kind(record))
-
-
-def _entity(record: Mapping[str, object]) -> Iterator[SourceMemory]:
-    name, kind = record.get("name"), record.get("entityType")
-    if not isinstance(name, str) or not name:
+def _memories(record: Record, say: Say) -> Iterator[SourceMemory]:
+    at = instant(record.get("timestamp") or record.get("createdAt"))
+    if name := first_text(record, "name"):
+        kind = record.get("entityType")
+        about = {"entity": name, "entity_type": kind if isinstance(kind, str) else ""}
+        noted = record.get("observations")
+        if not noted or not isinstance(noted, list):
+            text = f"{name} ({about['entity_type']})" if kind else name
+            item = note(say, text, at=at, extra={**about, "observation": ""})
+            yield SourceMemory(item, compact(["entity", name]))
+            return
+        for text in filter(str.strip, map(plain_text, noted)):
+            item = note(say, f"{name}: {text}", at=at, extra=about)
+            yield SourceMemory(item, compact(["observation", name, text]))
         return
-    about = {"entity": name, "entity_type": kind if isinstance(kind, str) else ""}
-    noted = record.get("observations")
-    observations = noted if isinstance(noted, list) else []
-    if not observations:
-        content = f"{name} ({about['entity_type']})" if kind else name
-        yield _source_memory(content, {**about, "observation": ""}, ["entity", name], record)
-    for observation in observations:
-        text = plain_text(observation)
-        if text.strip():
-            yield _source_memory(f"{name}: {text}", about, ["observation", name, text], record)
-
-
-def _relation(record: Mapping[str, object]) -> Iterator[SourceMemory]:
-    ends = [record.get(name) for name in ("from", "relationType", "to")]
-    if all(isinstance(end, str) and end for end in ends):
-        words = [str(end) for end in ends]
-        said, extra = relation_of(words[0], words[1], words[2])
-        yield _source_memory(said, extra, ["relation", *words], record)
+    ends = [first_text(record, field) for field in ("from", "relationType", "to")]
+    if not all(ends):
+        raise ValueError("neither an entity nor a relation")
+    text, extra = relation_of(*ends)
+    yield SourceMemory(note(say, text, at=at, extra=extra), compact(["relation", *ends]))
 
 
 def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]]:
@@ -77,18 +65,9 @@ def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]
     return f"{begin} {kind.replace('_', ' ')} {end}", {"relation": relation}
 
 
-def _source_memory(
-    content: str, extra: Mapping[str, object], key: list[str], record: Mapping[str, object]
-) -> SourceMemory:
-    at = instant(record.get("timestamp") or record.get("createdAt"))
-    dated = {} if at is None else {"created_at": at, "updated_at": at}
-    metadata = MemoryMetadata(extra=dict(extra))
-    return SourceMemory(MemoryItem(content=content, metadata=metadata, **dated), compact(key))
-
-
 def observation_of(item: MemoryItem) -> tuple[str, str, str]:
     """Return the entity, its type and the observation that *item* is in such a file."""
-    extra = item.metadata.extra
+    extra: Mapping[str, object] = item.metadata.extra
     name = extra.get("entity")
     if not isinstance(name, str) or not name:
         return item.metadata.user_id or "memory", "user", item.content

@@ -4,25 +4,36 @@ A line has no name of its own. So a conversation is known by what it says, unles
 messages in lines are one conversation, known by the file's name and how it begins.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import PurePosixPath
 
 from orbiter.memory.messages import OpenCalls, read_on
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
-from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
-from orbiter.memory.transfer.formats.json_helpers import (
+from orbiter.memory.transfer.formats.foreign_items import (
+    Say,
+    Thread,
+    cut,
+    digest,
+    matching,
+    start_of,
+)
+from orbiter.memory.transfer.formats.foreign_values import (
     UNREADABLE,
+    Record,
     as_object,
     compact,
     first_text,
     instant,
     reason,
 )
-from orbiter.memory.transfer.formats.threads import Thread, cut, digest, start_of
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["OpenAIMessages"]
 
+_MEMBER = re.compile(r".*\.jsonl")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _IDS = ("conversation_id", "session_id", "thread_id", "id")
 _TIMES = ("created_at", "timestamp", "create_time", "created")
@@ -30,8 +41,6 @@ _TRAINING = ("weight", *_TIMES)
 """Keys of a message that no API takes."""
 
 _MAX_OPEN = 100
-
-Record = Mapping[str, object]
 
 
 class OpenAIMessages:
@@ -48,36 +57,34 @@ class OpenAIMessages:
         record = as_object(value)
         return isinstance(record.get("messages"), list) or _is_message(record)
 
-    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:  # noqa: ARG002
         """Yield the messages in the order of the file."""
-        members = list(source.members())
-        for member in members:
-            where = f"{member.name}, " if member is not source else ""
-            if len(members) == 1 or member.name.endswith(".jsonl"):
-                yield from _read(member, where, complain)
+        for member in matching(source, _MEMBER):
+            yield from _read(member)
 
 
-def _read(source: SourceFile, where: str, complain: ReportProblem) -> Iterator[SourceMemory]:
+def _read(source: SourceFile) -> Iterator[SourceMemory]:
+    complain = source.complain
     loose: _Reading | None = None
     last = part = 0
     for line, value in source.values():
         last, part = line, part + 1 if line == last else 0
-        place = f"{where}line {line}"
+        place = f"line {line}"
         record = as_object(value)
         messages = record.get("messages")
         if isinstance(messages, list):
             begin = start_of(_time(record), [_time(as_object(each)) for each in messages])
             id = first_text(record, *_IDS) or digest(compact(messages), size=16)
-            thread = Thread("openai", id, title=first_text(record, "title"), begin=begin)
-            reading = _Reading(thread, complain)
+            reading = _Reading(Thread("openai", id, first_text(record, "title"), begin))
             for number, each in enumerate(messages):
-                yield from reading.read(each, str(number), f"{place}, message {number + 1}")
+                say = partial(complain, f"{place}, message {number + 1}")
+                yield from reading.read(as_object(each), str(number), say)
         elif _is_message(record):
             if loose is None:
                 stem = PurePosixPath(source.name).stem
-                thread = Thread("openai", f"{stem}-{digest(compact(record), size=4)}")
-                loose = _Reading(thread, complain)
-            yield from loose.read(record, f"{line}.{part}" if part else str(line), place)
+                loose = _Reading(Thread("openai", f"{stem}-{digest(compact(record), size=4)}"))
+            key = f"{line}.{part}" if part else str(line)
+            yield from loose.read(record, key, partial(complain, place))
         else:
             complain(place, "it has neither `messages` nor a `role`")
 
@@ -85,24 +92,21 @@ def _read(source: SourceFile, where: str, complain: ReportProblem) -> Iterator[S
 class _Reading:
     """One conversation, message by message."""
 
-    def __init__(self, thread: Thread, complain: ReportProblem) -> None:
+    def __init__(self, thread: Thread) -> None:
         self._thread = thread
-        self._complain = complain
         self._tools: dict[str, str] = {}
         """By open call: what it calls."""
         self._calls = OpenCalls(seed=thread.id)
 
-    def read(self, value: object, key: str, place: str) -> Iterator[SourceMemory]:
-        record = as_object(value)
-        at = _time(record)
+    def read(self, record: Record, key: str, say: Say) -> Iterator[SourceMemory]:
         message = {name: each for name, each in record.items() if name not in _TRAINING}
         try:
             message = self._renewed(message, key)
             if isinstance(text := message.get("content"), str):
-                message["content"] = cut(text, self._complain, place)
+                message["content"] = cut(text, say)
             items = read_on([message], "openai", self._calls)
         except UNREADABLE as exc:
-            self._complain(place, reason(exc).removeprefix("message 0: "))
+            say(reason(exc))
             return
         for item in items:
             self._name_tool(item)
@@ -110,7 +114,7 @@ class _Reading:
             extra = {"original_id": first_text(record, "id"), "name": name}
             if not isinstance(item, ToolMemory):
                 extra["speaker"] = name
-            yield self._thread.next_message(item, key=key, at=at, extra=extra)
+            yield self._thread.next_message(item, key=key, at=_time(record), extra=extra)
 
     def _renewed(self, message: dict[str, object], key: str) -> dict[str, object]:
         """Return a message of the time before there were tools as one that calls them."""
@@ -141,7 +145,4 @@ def _is_message(record: Record) -> bool:
 
 
 def _time(record: Record) -> datetime | None:
-    for name in _TIMES:
-        if name in record and (at := instant(record[name])) is not None:
-            return at
-    return None
+    return next((at for name in _TIMES if (at := instant(record.get(name))) is not None), None)

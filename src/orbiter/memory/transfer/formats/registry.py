@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from orbiter.memory.transfer.formats.importer import Importer
-    from orbiter.memory.transfer.io.opened_file import OpenedFile
+    from orbiter.memory.transfer.io.source_file import SourceFile
 
 __all__ = [
     "AUTO",
@@ -151,7 +151,7 @@ def _installed() -> "dict[str, list[EntryPoint]]":
     return {name: claims for name, claims in plugins(ENTRY_POINTS).items() if name not in ours}
 
 
-def recognised(source: "OpenedFile") -> str | None:
+def recognised(source: "SourceFile") -> str | None:
     """Return the format that *source* looks like, if it looks like any."""
     head = source.head()
     if not head.strip() and not source.is_container:
@@ -161,7 +161,7 @@ def recognised(source: "OpenedFile") -> str | None:
     return next((name for name in names if _recognises(name, source, head)), None)
 
 
-def _recognises(name: str, source: "OpenedFile", head: bytes) -> bool:
+def _recognises(name: str, source: "SourceFile", head: bytes) -> bool:
     try:
         importer = format_named(name)
     except TransferError as exc:  # one of an installed package: the others work without it

@@ -7,14 +7,14 @@ what is stored counts, and there is an end to how long anything may take.
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer.formats.importer import SourceFile
 
-__all__ = ["SQLITE", "columns", "opened"]
+__all__ = ["SQLITE", "columns", "has_table", "opened", "select"]
 
 SQLITE = b"SQLite format 3\0"
 """How every SQLite file begins."""
@@ -69,6 +69,33 @@ def columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {name for (name,) in rows}
 
 
+def has_table(source: SourceFile, head: bytes, table: str, needed: Sequence[str]) -> bool:
+    """Tell whether a file that begins with *head* is a database with this table."""
+    if not head.startswith(SQLITE):
+        return False
+    with opened(source) as connection:
+        return columns(connection, table) >= set(needed)
+
+
+def select(
+    connection: sqlite3.Connection,
+    source: SourceFile,
+    table: str,
+    needed: Sequence[str],
+    optional: Sequence[str],
+    *,
+    order: str,
+) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of a table; `None` for the columns of *optional* that it has not."""
+    have = columns(connection, table)
+    if not have >= set(needed):
+        raise TransferError(f"`{source.name}` has no table `{table}({', '.join(needed)})`")
+    wanted = [*needed, *(name if name in have else "NULL" for name in optional)]
+    yield from connection.execute(
+        f"SELECT {', '.join(wanted)} FROM {table} ORDER BY {order}"  # noqa: S608 - names of our own
+    )
+
+
 class _Steps:
     """Tells SQLite when to stop: nobody waits any more, or it takes longer than the file can."""
 
@@ -78,7 +105,7 @@ class _Steps:
 
     def __call__(self) -> bool:
         self._left -= 1
-        return self._left < 0 or self._source.is_stopped
+        return self._left < 0 or self._source.tally.is_stopped
 
 
 def _connected(path: Path, stack: ExitStack) -> sqlite3.Connection:
@@ -112,7 +139,7 @@ def _text(raw: bytes) -> str:
 def _why(error: sqlite3.Error, source: SourceFile) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_INTERRUPT":
-        if source.is_stopped:
+        if source.tally.is_stopped:
             return "the import was cancelled"
         return "reading it does not end; it is damaged or malicious"
     if name == "SQLITE_TOOBIG":

@@ -5,30 +5,25 @@ whole is known before the first row is stored. A row that does not say whose it 
 does so elsewhere, is nobody's.
 """
 
+import csv
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 
-from orbiter.memory.agent.keywords import row_as_item
 from orbiter.memory.errors import TransferError
+from orbiter.memory.transfer.formats.foreign_items import Say, note, read_each
+from orbiter.memory.transfer.formats.foreign_values import Record, as_object, compact, name_in
 from orbiter.memory.transfer.formats.importer import (
     Columns,
     ReportProblem,
     SourceFile,
     SourceMemory,
 )
-from orbiter.memory.transfer.formats.json_helpers import (
-    NUMERIC_DATE,
-    as_object,
-    compact,
-    safely,
-    spreadsheet_time,
-)
-from orbiter.memory.transfer.formats.threads import cut
+from orbiter.memory.transfer.formats.spreadsheet_times import day_comes_first, spreadsheet_time
 
 __all__ = ["TABLE_ENDINGS", "CsvRows", "JsonRows"]
 
@@ -48,7 +43,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _MAX_NAMES = 12
 _MAX_COLUMNS = 1_000
 
-ReadRows = Callable[[], Iterator[tuple[str, Mapping[str, object] | str]]]
+ReadRows = Callable[[], Iterator[tuple[str, Record | str]]]
 """Yields where a row stands in the file, such as `line 5`, and its cells, or why it has none."""
 
 
@@ -66,41 +61,39 @@ class _Rows(ABC):
         With *has_owner*, somebody has chosen whose rows to take, so the table must tell.
         """
         names, rows = self._opened(source, columns)
-        if names.keys() >= _OUR_EXPORT and columns.text is None:
+        if set(names) >= _OUR_EXPORT and columns.text is None:
             raise TransferError(
                 f"`{source.name}` is a table for spreadsheets, which does not hold everything that "
                 "is stored; to import memories again, write them with "
                 '`export_file(handle, "FILE.jsonl")`. To store the rows of this table as new '
                 'memories, give `text="content"`'
             )
-        table = _Table(
-            self.name,
-            rows,
-            text=_column(source.name, names, "text", columns.text, _TEXTS),
-            at=_column(source.name, names, "at", columns.at, _TIMES),
-            user=_column(source.name, names, "user_column", columns.user_column, _USERS),
-            row_id=_column(source.name, names, _ID, None, (_ID,)),
-        )
-        if not table.text:
+        text = _column(source.name, names, "text", columns.text, _TEXTS)
+        at = _column(source.name, names, "at", columns.at, _TIMES)
+        user = _column(source.name, names, "user_column", columns.user_column, _USERS)
+        row_id = _column(source.name, names, _ID, None, (_ID,))
+        if not text:
             raise TransferError(
                 f"`{source.name}` has the columns {_listed(names)}, and none of them is called "
                 f"{_listed(_TEXTS)}; say which one is the memory with `text=…`. The first line of "
                 "a CSV file names its columns"
             )
-        if has_owner and not table.user:
+        if has_owner and not user:
             raise TransferError(
                 f"`{source.name}` has no column that says whose each row is, so no owner can be "
                 "chosen; leave out `owner=…`, or name that column with `user_column=…`"
             )
-        table.day_first = _day_first(source.name, table, wanted=columns.day_first)
-        return table
+        # All of it is read, so that a file that is not whole is refused before a row is stored.
+        dates = (row.get(at) if at and not isinstance(row, str) else None for _, row in rows())
+        day_first = day_comes_first(source.name, at, dates, wanted=columns.day_first)
+        return _Table(self.name, rows, text, at, user, row_id, day_first)
 
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield a memory for each row, by the names of the columns."""
         yield from self.prepared(source, Columns()).read(source, complain)
 
     @abstractmethod
-    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Mapping[str, int], ReadRows]:
+    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Sequence[str], ReadRows]:
         """Return the names of the columns, and what reads the rows below them."""
 
 
@@ -119,39 +112,22 @@ class CsvRows(_Rows):
         if source.name.lower().endswith((".md", ".markdown")) or head.lstrip()[:1] in b"{[":
             return False
         lines = head.decode(errors="replace").splitlines()
-        names = _split(lines[0], _delimiter(lines[0], None)) if lines else []
+        names = _cells(lines[0], _delimiter(lines[0], None)) if lines else []
         return len(names) > 1 and len(lines) > 1 and _nearest_of(names, _TEXTS) is not None
 
-    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Mapping[str, int], ReadRows]:
+    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Sequence[str], ReadRows]:
         header, mark = _header(source)
         delimiter = _delimiter(header, columns.text) if mark is None else mark
-        rows = partial(_csv_rows, source, delimiter, 1 if mark is None else 2)
-        names = self._names(source, next(rows(), (0, []))[1])
-        return names, partial(self._rows, rows, names)
-
-    def _names(self, source: SourceFile, header: Sequence[str]) -> dict[str, int]:
-        names: dict[str, int] = {}
-        for place, cell in enumerate(header):
-            name = cell.strip() or f"column {place + 1}"
-            if "\r" in name:
-                raise TransferError(
-                    f"the lines of `{source.name}` end as those of old Macs do; save it as CSV in "
-                    "UTF-8"
-                )
-            if name in names:
-                raise TransferError(
-                    f"`{source.name}` has two columns `{name[:40]}`; give each its own name"
-                )
-            names[name] = place
-        if len(names) > _MAX_COLUMNS:
-            raise TransferError(f"`{source.name}` has more than {_MAX_COLUMNS:,} columns")
-        return names
+        above = 0 if mark is None else 1
+        named = next(islice(_csv_rows(source, delimiter), above, None), (0, []))[1]
+        names = _names(source.name, named)
+        return names, partial(self._rows, source, names, delimiter, above + 1)
 
     def _rows(
-        self, rows: Callable[[], Iterator[tuple[int, list[str]]]], names: Mapping[str, int]
-    ) -> Iterator[tuple[str, Mapping[str, object] | str]]:
-        is_ours = names.keys() >= _OUR_EXPORT
-        for line, cells in islice(rows(), 1, None):
+        self, source: SourceFile, names: Sequence[str], delimiter: str, skipped: int
+    ) -> Iterator[tuple[str, Record | str]]:
+        is_ours = set(names) >= _OUR_EXPORT
+        for line, cells in islice(_csv_rows(source, delimiter), skipped, None):
             place = f"line {line}"
             if len(cells) > len(names):  # even if the last are empty: a text may be cut in two
                 yield (
@@ -188,16 +164,15 @@ class JsonRows(_Rows):
         is_note = not row.keys() & {"conversation_id", "role", "type"}
         return name is not None and isinstance(row[name], str) and is_flat and is_note
 
-    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Mapping[str, int], ReadRows]:  # noqa: ARG002
-        names: dict[str, int] = {}
+    def _opened(self, source: SourceFile, columns: Columns) -> tuple[Sequence[str], ReadRows]:  # noqa: ARG002
+        names: dict[str, None] = {}
         for _, value in _objects(source):
-            for name in as_object(value):
-                names.setdefault(name, len(names))
+            names |= dict.fromkeys(as_object(value))
             if len(names) > _MAX_COLUMNS:
                 raise TransferError(f"`{source.name}` has more than {_MAX_COLUMNS:,} fields")
-        return names, partial(self._rows, source)
+        return list(names), partial(self._rows, source)
 
-    def _rows(self, source: SourceFile) -> Iterator[tuple[str, Mapping[str, object] | str]]:
+    def _rows(self, source: SourceFile) -> Iterator[tuple[str, Record | str]]:
         for place, value in _objects(source):
             yield place, value if isinstance(value, Mapping) else "it is not a JSON object"
 
@@ -209,12 +184,9 @@ def _objects(source: SourceFile) -> Iterator[tuple[str, object]]:
         yield from ((f"line {line}", value) for line, value in source.values())
 
 
-# One table
-
-
-@dataclass
+@dataclass(frozen=True)
 class _Table:
-    """One file whose columns are known."""
+    """Importer of one file whose columns are known; each but the text may be empty."""
 
     name: str
     rows: ReadRows
@@ -222,8 +194,8 @@ class _Table:
     at: str
     user: str
     row_id: str
-    day_first: bool | None = None
-    names_owners: bool = field(default=True, init=False)
+    day_first: bool | None
+    names_owners = True
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:  # noqa: ARG002
         """Tell nothing: it is known."""
@@ -232,56 +204,45 @@ class _Table:
     def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:  # noqa: ARG002
         """Yield a memory for each row that has a text."""
         used: set[str] = set()
-        for place, row in self.rows():
-            if isinstance(row, str):
-                complain(place, row)
-                continue
-            memory = safely(partial(self._memory, row, place, used, complain), complain, place)
-            if memory is not None:
-                yield memory
+        rows = ((place, (place, row)) for place, row in self.rows())
+        yield from read_each(rows, partial(self._memory, used), complain)
 
     def _memory(
-        self, row: Mapping[str, object], place: str, used: set[str], complain: ReportProblem
-    ) -> SourceMemory | None:
-        content = row.get(self.text)
-        if content is None or (isinstance(content, str) and not content.strip()):
-            complain(place, f"it has no text in `{self.text}`, so it is not stored")
-            return None
-        owner = _name(row.get(self.user)) if self.user else None
+        self, used: set[str], placed: tuple[str, Record | str], say: Say
+    ) -> Iterator[SourceMemory]:
+        place, row = placed
+        if isinstance(row, str):
+            raise ValueError(row)  # noqa: TRY004 - it says why there is no row
+        text = row.get(self.text)
+        if text is None or (isinstance(text, str) and not text.strip()):
+            raise ValueError(f"it has no text in `{self.text}`, so it is not stored")
+        if not isinstance(text, str):
+            raise ValueError(f"`{self.text}` must be a text, not {str(text)[:40]!r}")  # noqa: TRY004
+        owner = name_in(row, self.user) if self.user else None
         if self.user and owner is None:
-            complain(place, f"it does not say whose it is in `{self.user}`, so it is not stored")
-            return None
-        if isinstance(content, str):
-            content = cut(content, complain, place)
+            raise ValueError(f"it does not say whose it is in `{self.user}`, so it is not stored")
         taken = {self.text, self.at, self.user, self.row_id}
-        cells: dict[str, object] = {
+        extra: dict[str, object] = {
             f"{self.name}_created_at" if name == "created_at" else name: cell
             for name, cell in row.items()
             if name not in taken and cell not in (None, "")
         }
         when = row.get(self.at) if self.at else None
+        at = None
         if when not in (None, ""):
             at = spreadsheet_time(when, day_first=self.day_first)
-            if at is None:
+            if at is None:  # what cannot be read stays beside the text
                 why = f"its `{self.at}` is not a valid time: {str(when)[:40]!r}"
-                complain(place, f"{why}; it is stored, and dated now")
-            # What cannot be read stays beside the text.
-            cells["created_at" if at else f"{self.name}_{self.at}"] = at or when
-        own_id = _name(row.get(self.row_id)) if self.row_id else None
-        if own_id is not None:
-            cells["original_id"] = own_id
-        item = row_as_item("it", {self.text: content, **cells}, self.text)
+                say(f"{why}; it is stored, and dated now")
+                extra[f"{self.name}_{self.at}"] = when
         key = compact([*row.items()])
-        if own_id is not None and own_id not in used:  # two rows of one id are two memories
-            used.add(own_id)
-            key = own_id
-        return SourceMemory(item, key, () if owner is None else (owner,), place)
-
-
-def _name(value: object) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value.strip() or None if isinstance(value, str) else None
+        if self.row_id and (own_id := name_in(row, self.row_id)) is not None:
+            extra["original_id"] = own_id
+            if own_id not in used:  # two rows of one id are two memories
+                used.add(own_id)
+                key = own_id
+        item = note(say, text, at=at, extra=extra)
+        yield SourceMemory(item, key, () if owner is None else (owner,), place)
 
 
 def _number(cell: object) -> object:
@@ -291,15 +252,26 @@ def _number(cell: object) -> object:
         return cell
 
 
+def _names(file: str, header: Sequence[str]) -> list[str]:
+    """Return the names of the columns; `TransferError` if they are none."""
+    names = [cell.strip() or f"column {place}" for place, cell in enumerate(header, 1)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if len(names) > _MAX_COLUMNS:
+        raise TransferError(f"`{file}` has more than {_MAX_COLUMNS:,} columns")
+    if twice is not None:
+        raise TransferError(f"`{file}` has two columns `{twice[:40]}`; give each its own name")
+    return names
+
+
 def _column(
-    file: str, names: Mapping[str, int], kind: str, wanted: str | None, usual: Sequence[str]
+    file: str, names: Sequence[str], kind: str, wanted: str | None, usual: Sequence[str]
 ) -> str:
     """Return the column that somebody named, or that has a usual name; empty if there is none."""
     if wanted is None:
-        return _nearest_of(list(names), usual) or ""
+        return _nearest_of(names, usual) or ""
     if not wanted or wanted in names:
         return wanted
-    name = _nearest_of(list(names), [wanted])
+    name = _nearest_of(names, [wanted])
     if name is None:
         near = get_close_matches(wanted, names, n=1)
         way = f"did you mean `{near[0]}`? It has" if near else "it has"
@@ -327,6 +299,10 @@ def _listed(names: Iterable[str]) -> str:
 def _header(source: SourceFile) -> tuple[str, str | None]:
     """Return the line that names the columns; and what separates cells, if the file says so."""
     first, _, rest = source.head().lstrip().decode(errors="replace").partition("\n")
+    if "\r" in first.rstrip("\r"):
+        raise TransferError(
+            f"the lines of `{source.name}` end as those of old Macs do; save it as CSV in UTF-8"
+        )
     marked = re.fullmatch(r'"?sep=(.)"?', first.rstrip("\r"))  # Excel's own word for it
     return (rest.partition("\n")[0], marked[1]) if marked else (first, None)
 
@@ -336,149 +312,69 @@ def _delimiter(header: str, text: str | None) -> str:
     wanted = _TEXTS if text is None else (text,)
     ranked = {}
     for mark in _DELIMITERS:
-        cells = _split(header, mark)
+        cells = _cells(header, mark)
         ranked[mark] = (_nearest_of(cells, wanted) is not None, len(cells))
     return max(_DELIMITERS, key=lambda mark: ranked[mark])
 
 
-def _split(line: str, delimiter: str) -> list[str]:
-    _, cells = next(_parsed(iter([(1, line)]), delimiter), (1, [line]))
-    return [cell.strip() for cell in cells]
-
-
-def _csv_rows(source: SourceFile, delimiter: str, start: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with their lines; `TransferError` if the file is not whole."""
-    rows = _parsed(_whole_lines(source, start), delimiter, most=source.limits.value)
-    try:
-        yield from ((line, cells) for line, cells in rows if any(map(str.strip, cells)))
-    except _OpenQuoteError as exc:
-        raise TransferError(
-            f"`{source.name}`, line {exc}: a cell begins with a quote that never ends; close it, "
-            'or write `""` for a quote that belongs to the text'
-        ) from None
-
-
-def _whole_lines(source: SourceFile, start: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines; one that is missing would join the cells around it."""
-    last = 0
-    for number, line in source.lines():
-        if number != last + 1:
-            raise TransferError(
-                f"`{source.name}`, line {last + 1}: it is not UTF-8 text, or too long; in a "
-                "spreadsheet, save it as `CSV UTF-8`"
-            )
-        last = number
-        if number >= start:
-            yield number, line
+def _cells(line: str, delimiter: str) -> list[str]:
+    rows = csv.reader([line.rstrip("\r")], delimiter=delimiter, skipinitialspace=True)
+    return [cell.strip() for cell in next(rows, [line])]
 
 
 class _OpenQuoteError(ValueError):
-    """A quote was opened in this line, and never closed."""
+    """A quote was opened, and not closed within the limit."""
 
 
-_OPENED = re.compile(' *"')
+class _Lines:
+    """The lines of a table for the module `csv`; one that is missing would join cells."""
 
-
-class _RowParser:
-    """Takes the lines of one row after the other.
-
-    The module `csv` refuses cells of more than 128 KiB, unless a whole process agrees on more, and
-    takes the rest of a file for one cell if a quote is not closed.
-    """
-
-    def __init__(self, delimiter: str) -> None:
+    def __init__(self, source: SourceFile, delimiter: str) -> None:
+        self._source = source
         self._delimiter = delimiter
-        self._quoted: list[str] | None = None
-        self.cells: list[str] = []
+        self._lines = source.lines()
+        self.number = 0
+        self.size = 0
+        """Characters of the row that is read."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a row goes on in the next line."""
-        return self._quoted is not None
-
-    def ends_with(self, line: str) -> bool:
-        """Take one more line; tell whether the row ends with it."""
-        at = 0
-        if self._quoted is not None:
-            self._quoted.append("\n")
-        elif '"' not in line:
-            self.cells = line.split(self._delimiter, _MAX_COLUMNS + 1)
-            return True
-        else:
-            self.cells = []
-        while at >= 0:
-            opened = _OPENED.match(line, at) if self._quoted is None else None
-            text = ""
-            if opened is not None:
-                self._quoted, at = [], opened.end()
-            if self._quoted is not None:
-                at = self._quote(self._quoted, line, at)
-                if at < 0:
-                    return False
-                text, self._quoted = "".join(self._quoted), None
-            stop = -1 if len(self.cells) > _MAX_COLUMNS else line.find(self._delimiter, at)
-            self.cells.append(text + (line[at:] if stop < 0 else line[at:stop]))
-            at = stop + len(self._delimiter) if stop >= 0 else -1
-        return True
-
-    @staticmethod
-    def _quote(quoted: list[str], line: str, at: int) -> int:
-        """Take what is in quotes; return where they end, or -1 if that is in a later line."""
-        while (end := line.find('"', at)) >= 0:
-            quoted.append(line[at:end])
-            if line[end + 1 : end + 2] != '"':
-                return end + 1
-            quoted.append('"')
-            at = end + 2
-        quoted.append(line[at:])
-        return -1
+    def __iter__(self) -> Iterator[str]:
+        for number, line in self._lines:
+            if number != self.number + 1:
+                raise TransferError(
+                    f"`{self._source.name}`, line {self.number + 1}: it is not UTF-8 text, or too "
+                    "long; in a spreadsheet, save it as `CSV UTF-8`"
+                )
+            self.number = number
+            limits = self._source.limits
+            if self.size > limits.value:
+                raise _OpenQuoteError
+            self.size += len(line)
+            if line.count(self._delimiter) > limits.nodes:
+                raise TransferError(
+                    f"`{self._source.name}`, line {number}: it has more than {limits.nodes:,} cells"
+                )
+            yield f"{line}\n"
 
 
-def _parsed(
-    lines: Iterator[tuple[int, str]], delimiter: str, most: int = 2**25
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each row, with the line that it begins in."""
-    row = _RowParser(delimiter)
-    begin = size = 0
-    for number, line in lines:
-        if not row.is_open:
-            begin, size = number, 0
-        size += len(line)
-        if row.ends_with(line):
-            yield begin, row.cells
-        elif size > most:
-            raise _OpenQuoteError(begin)
-    if row.is_open:
-        raise _OpenQuoteError(begin)
-
-
-def _day_first(file: str, table: _Table, *, wanted: bool | None) -> bool | None:
-    """Return whether a date begins with the day; `TransferError` if the file leaves it open.
-
-    This reads all of it, so that a file that is not whole is refused before anything is stored.
-    """
-    first = {True: "", False: ""}
-    unclear = ""
-    for _, row in table.rows():
-        when = row.get(table.at) if table.at and not isinstance(row, str) else None
-        match = NUMERIC_DATE.match(when.strip()) if isinstance(when, str) else None
-        if match is None or match[2] == ".":
-            continue
-        one, two = int(match[1]), int(match[3])
-        if one > 12 or two > 12:
-            first[one > 12] = first[one > 12] or match[0]
-        elif one != two:
-            unclear = unclear or match[0]
-    if wanted is not None:
-        return wanted
-    if first[True] and first[False]:
-        raise TransferError(
-            f"`{file}` has dates such as `{first[True]}` and `{first[False]}` in `{table.at}`: the "
-            "day comes first in one, the month in the other; say what counts with `day_first=…`"
-        )
-    if unclear and not first[True] and not first[False]:
-        raise TransferError(
-            f"`{file}` has dates such as `{unclear}` in `{table.at}`, where the day or the month "
-            "may come first; say which with `day_first=…`"
-        )
-    return bool(first[True]) if first[True] or first[False] else None
+def _csv_rows(source: SourceFile, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows with their lines, from the header on; `TransferError` for one without end."""
+    lines = _Lines(source, delimiter)
+    # The limit is the process's, and is only ever raised: `_Lines` has ours.
+    csv.field_size_limit(max(csv.field_size_limit(), source.limits.value))
+    rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    while True:
+        begin, lines.size = lines.number + 1, 0
+        try:
+            cells = next(rows, None)
+        except (csv.Error, _OpenQuoteError) as exc:
+            why = str(exc)
+            if isinstance(exc, _OpenQuoteError) or "end of data" in why:
+                why = (
+                    "a cell begins with a quote that never ends; close it, or write "
+                    '`""` for a quote that belongs to the text'
+                )
+            raise TransferError(f"`{source.name}`, line {begin}: {why}") from None
+        if cells is None:
+            return
+        if any(map(str.strip, cells)):
+            yield begin, cells

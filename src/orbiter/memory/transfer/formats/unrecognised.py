@@ -7,7 +7,7 @@ from contextlib import suppress
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer.formats.registry import import_formats
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, opened
-from orbiter.memory.transfer.io.opened_file import OpenedFile
+from orbiter.memory.transfer.io.source_file import SourceFile
 from orbiter.memory.transfer.native import is_native
 
 __all__ = ["is_store", "looks_like", "unknown"]
@@ -22,10 +22,10 @@ def is_store(head: bytes) -> bool:
     return head.startswith(SQLITE) and b"memory_items" in head and b"extra_json" in head
 
 
-def looks_like(source: OpenedFile) -> str:
+def looks_like(source: SourceFile) -> str:
     """Return what is not known: `it is empty`, `it is plain text`."""
     if source.is_container:
-        is_any = next(source.opened_members(), None) is not None
+        is_any = next(source.members(), None) is not None
         return "it contains no file of a known format" if is_any else "it contains no files"
     head = source.head()
     if not head.strip():
@@ -43,7 +43,7 @@ def looks_like(source: OpenedFile) -> str:
     return "it is binary, not text" if "\0" in text else _text(text)
 
 
-def _tables(source: OpenedFile) -> str:
+def _tables(source: SourceFile) -> str:
     with suppress(TransferError), opened(source) as connection:
         rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         names = [str(name) for (name,) in rows]
@@ -90,7 +90,7 @@ def _json(text: str, first: str) -> str:
     return "it looks like JSON, but it is of an unknown format, or damaged"
 
 
-def unknown(source: OpenedFile) -> TransferError:
+def unknown(source: SourceFile) -> TransferError:
     """Return the error for a file of no known format."""
     names = "`, `".join(import_formats())
     return TransferError(

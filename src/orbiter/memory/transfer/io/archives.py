@@ -38,8 +38,6 @@ class Limits:
     """Most bytes of one JSON value, one line, or one text: what is in memory at a time."""
     nodes: int = 500_000
     """How many values one JSON value may hold; each takes far more memory than its bytes."""
-    digits: int = 400
-    """Most digits of a number."""
     total: int = 4 * 2**30
     """Most bytes that an archive may unpack to."""
     ratio: int = 100

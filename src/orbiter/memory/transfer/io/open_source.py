@@ -1,4 +1,4 @@
-"""Opening what somebody brought: a file, a folder, a zip or a gzip, as `SourceFile`s.
+"""Opening what somebody brought: a file, a folder, a zip or a gzip, as a `SourceFile`.
 
 Archives in archives are not followed, nor are links in a folder; nothing is unpacked to a place
 that a file names.
@@ -8,11 +8,11 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.importer import ReportProblem
 from orbiter.memory.transfer.io.archives import (
     GZIP,
     ZIP,
@@ -22,70 +22,43 @@ from orbiter.memory.transfer.io.archives import (
     zip_chunks,
     zip_members,
 )
-from orbiter.memory.transfer.io.opened_file import OpenedFile
+from orbiter.memory.transfer.io.source_file import SourceFile, Tally
+from orbiter.memory.transfer.report import ReportProblem
 
-__all__ = ["Tally", "open_source"]
+__all__ = ["open_source"]
 
 _CHUNK = 2**18
-
-
-class Tally:
-    """How many bytes of how many have been read, as far as that can be told, and which files."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.done = 0
-        self.is_stopped = False
-        """Set from outside, to read no further."""
-        self.unread: dict[str, None] = {}
-        """The files of a folder or an archive that nobody has looked into, in their order."""
-
-    def add(self, count: int) -> None:
-        """Count *count* bytes more; a `TransferError` if nobody waits for them any more."""
-        if self.is_stopped:
-            raise TransferError("the import was cancelled")
-        self.done = min(self.done + count, self.total)
 
 
 @contextmanager
 def open_source(
     path: str | os.PathLike[str],
     *,
-    complain: ReportProblem,
+    complain: ReportProblem = lambda _place, _why: None,
     limits: Limits | None = None,
     tally: Tally | None = None,
-) -> Iterator[OpenedFile]:
+) -> Iterator[SourceFile]:
     """Open what is at *path*; what was unpacked for it is gone at the end."""
     with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
         opening = _Opening(limits or Limits(), complain, tally or Tally(), Path(folder))
-        yield opening.at(Path(path))
+        yield opening.source(Path(path))
 
 
+@dataclass(frozen=True, slots=True)
 class _Opening:
     """What all files of one import share."""
 
-    def __init__(self, limits: Limits, complain: ReportProblem, tally: Tally, folder: Path) -> None:
-        self._limits = limits
-        self._complain = complain
-        self._tally = tally
-        self._folder = folder
-        self._unpacked: dict[str, Path] = {}
+    limits: Limits
+    complain: ReportProblem
+    tally: Tally
+    folder: Path
+    """Where members of archives are unpacked to that must be files."""
+    unpacked: dict[str, Path] = field(default_factory=dict)
 
-    def _is_stopped(self) -> bool:
-        return self._tally.is_stopped
-
-    def _looked(self, name: str, chunks: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
-        self._tally.unread.pop(name, None)
-        return chunks()
-
-    def _path_on_disk(self, name: str, path: Callable[[], Path]) -> Path:
-        self._tally.unread.pop(name, None)
-        return path()
-
-    def at(self, path: Path) -> OpenedFile:
+    def source(self, path: Path) -> SourceFile:
         if path.is_dir():
             paths = self._walk(path)
-            self._tally.total = sum(each.stat().st_size for each in paths)
+            self.tally.total = sum(each.stat().st_size for each in paths)
             return self._container(path, partial(self._in_folder, path, paths))
         try:
             # Whether it is a file before it is opened: a pipe would wait for ever.
@@ -96,79 +69,61 @@ class _Opening:
             what = "is neither a file nor a folder" if path.exists() else "does not exist"
             raise TransferError(f"`{path}` {what}; give the path of an export")
         if head.startswith(ZIP):
-            members = zip_members(path, self._limits)
-            self._tally.total = sum(info.file_size for info in members)
+            members = zip_members(path, self.limits)
+            self.tally.total = sum(info.file_size for info in members)
             names = [info.filename for info in members]
             return self._container(path, partial(self._in_zip, path, names))
-        self._tally.total = path.stat().st_size
-        return self._file(path, path.name, self._complain)
+        self.tally.total = path.stat().st_size
+        return self._file(path, path.name, self.complain)
 
-    def _container(self, path: Path, members: Callable[[], Iterator[OpenedFile]]) -> OpenedFile:
-        return OpenedFile(
-            path.name,
-            lambda: iter(()),
-            limits=self._limits,
-            complain=self._complain,
-            on_disk=lambda: path,
-            is_stopped=self._is_stopped,
-            members=members,
+    def _container(self, path: Path, files: Callable[[], Iterator[SourceFile]]) -> SourceFile:
+        return SourceFile(
+            path.name, self.limits, self.tally, self.complain, lambda: iter(()), lambda: path, files
         )
 
-    def _file(self, path: Path, name: str, complain: ReportProblem) -> OpenedFile:
+    def _file(self, path: Path, name: str, complain: ReportProblem) -> SourceFile:
         if _head(path).startswith(GZIP):
-            chunks = partial(gzip_chunks, path, self._limits, self._tally.add)
+            chunks = partial(gzip_chunks, path, self.limits, self.tally.add)
             return self._packed(name.removesuffix(".gz"), str(path), chunks, complain)
-        return OpenedFile(
-            name,
-            partial(self._looked, name, partial(_chunks, path, self._tally)),
-            limits=self._limits,
-            complain=complain,
-            on_disk=partial(self._path_on_disk, name, lambda: path),
-            is_stopped=self._is_stopped,
-        )
+        chunks = partial(_chunks, path, self.tally)
+        return SourceFile(name, self.limits, self.tally, complain, chunks, lambda: path)
 
     def _packed(
         self, name: str, key: str, chunks: Callable[[], Iterator[bytes]], complain: ReportProblem
-    ) -> OpenedFile:
-        return OpenedFile(
-            name,
-            partial(self._looked, name, chunks),
-            limits=self._limits,
-            complain=complain,
-            on_disk=partial(self._path_on_disk, name, partial(self._unpack, key, chunks)),
-            is_stopped=self._is_stopped,
-        )
+    ) -> SourceFile:
+        unpacked = partial(self._unpack, key, chunks)
+        return SourceFile(name, self.limits, self.tally, complain, chunks, unpacked)
 
     def _unpack(self, key: str, chunks: Callable[[], Iterator[bytes]]) -> Path:
         """Return a file of ours with the bytes; no part of its name is the archive's."""
-        if key not in self._unpacked:
-            path = self._folder / str(len(self._unpacked))
+        if key not in self.unpacked:
+            path = self.folder / str(len(self.unpacked))
             with path.open("wb") as file:
                 file.writelines(chunks())
-            self._unpacked[key] = path
-        return self._unpacked[key]
+            self.unpacked[key] = path
+        return self.unpacked[key]
 
     def _within(self, name: str) -> ReportProblem:
-        return lambda place, why: self._complain(f"{name}, {place}", why)
+        return lambda place, why: self.complain(f"{name}, {place}", why)
 
-    def _in_zip(self, path: Path, names: list[str]) -> Iterator[OpenedFile]:
+    def _in_zip(self, path: Path, names: list[str]) -> Iterator[SourceFile]:
         for name in names:
             if is_archive_name(name):
-                self._complain(name, "an archive in an archive is not opened; unpack it")
+                self.complain(name, "an archive in an archive is not opened; unpack it")
                 continue
-            chunks = partial(zip_chunks, path, name, self._tally.add)
+            chunks = partial(zip_chunks, path, name, self.tally.add)
             yield self._packed(name, f"{path}\0{name}", chunks, self._within(name))
 
-    def _in_folder(self, folder: Path, paths: list[Path]) -> Iterator[OpenedFile]:
+    def _in_folder(self, folder: Path, paths: list[Path]) -> Iterator[SourceFile]:
         for path in paths:
             name = path.relative_to(folder).as_posix()
             try:
                 head = _head(path)
             except OSError as exc:
-                self._complain(name, f"it cannot be read: {exc.strerror}")
+                self.complain(name, f"it cannot be read: {exc.strerror}")
                 continue
             if head.startswith(ZIP):
-                self._complain(name, "an archive in a folder is not opened; import it by itself")
+                self.complain(name, "an archive in a folder is not opened; import it by itself")
                 continue
             yield self._file(path, name, self._within(name))
 
@@ -182,12 +137,12 @@ class _Opening:
                 if name.startswith(".") or not path.is_file():
                     continue
                 if path.is_symlink():
-                    self._complain(path.relative_to(folder).as_posix(), "a link is not followed")
+                    self.complain(path.relative_to(folder).as_posix(), "a link is not followed")
                     continue
                 paths.append(path)
-                if len(paths) > self._limits.members:
+                if len(paths) > self.limits.members:
                     raise TransferError(
-                        f"`{folder}` holds more than {self._limits.members:,} files; give a "
+                        f"`{folder}` holds more than {self.limits.members:,} files; give a "
                         "folder below it, or raise the limit with `Limits(members=…)`"
                     )
         return sorted(paths)
