@@ -18,7 +18,6 @@ from orbiter.memory.agent import (
     _audit,
     _chat,
     _facts_view,
-    _maintenance,
     _memory,
     _past,
     facts,
@@ -194,7 +193,7 @@ def _imports(body: str) -> Iterator[str]:
     used -= {"agent", "episodic", "extraction", "run", "async_form", "Blocking", "Stream"}
     used -= {"MemoryEvent", "Source", "Where"}
     functions = dict.fromkeys(module for module, _ in FUNCTIONS)
-    for module in (*(module for module, _ in CLASSES), _maintenance, *functions):
+    for module in (*(module for module, _ in CLASSES), *functions):
         for name, line in _names(module):
             if name in used:
                 used.discard(name)

@@ -616,11 +616,23 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         shifts no page. `ended` of the page says which of its facts hold no more. Pending
         extractions are listed only with `memory_type="extraction"`.
         """
+    def history(self, item_id: ItemRef) -> VersionList:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+    def as_of(self, moment: Time) -> PastMemory:
+        """Return everything of this scope as it was stored at *moment*, to be read only.
+
+        What was purged, erased or has expired since is gone from the past, too.
+        """
     def chat(self, chat_id: ScopeId) -> Chat:
         """Return the conversation of that name in this scope, which may be a new one.
 
         It is one step narrower than the handle: a session of it, or, where the handle names a
         session, a task of that session.
+        """
+    def chats(self, *, query: str = "", limit: int = 50) -> ChatList:
+        """Return the conversations of this scope, most recent first.
+
+        With *query*, those whose title or name contains it, in any case of letters.
         """
     def wrap(
         self,
@@ -645,20 +657,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-    def chats(self, *, query: str = "", limit: int = 50) -> ChatList:
-        """Return the conversations of this scope, most recent first.
-
-        With *query*, those whose title or name contains it, in any case of letters.
-        """
     def events(self) -> Stream[MemoryEvent]:
         """Return what happens in this scope from now on, for a `for` loop."""
-    def history(self, item_id: ItemRef) -> VersionList:
-        """Return every version of a memory, oldest first, also of a forgotten one."""
-    def as_of(self, moment: Time) -> PastMemory:
-        """Return everything of this scope as it was stored at *moment*, to be read only.
-
-        What was purged, erased or has expired since is gone from the past, too.
-        """
     def count_by(
         self,
         field: str,
