@@ -209,7 +209,8 @@ class Chat(ScopedHandle):
                 return ItemList(stored)
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
-        await self._chats.changed(store, [item for item in stored if item.version > 1])
+        if changed := [item for item in stored if item.version > 1]:
+            await self._chats.changed(store, changed)
         return self._said(stored)
 
     def _said(self, stored: list[MemoryItem]) -> ItemList:
