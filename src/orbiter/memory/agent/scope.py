@@ -6,7 +6,7 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 
 import builtins
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -47,6 +47,7 @@ from orbiter.memory.agent.keywords import (
     as_bound,
     as_id,
     checked_keywords,
+    question_pairs,
     read_time,
     rows_as_items,
 )
@@ -66,7 +67,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.episode import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
-from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.query import Query, check_size, require_text
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, track
 from orbiter.memory.text.ranking import MIN_RELEVANCE
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.agent.results import (
         ChatList,
+        EvaluatedQuestion,
         Evaluation,
         ForgetResult,
         ItemList,
@@ -658,10 +660,43 @@ class ScopedMemory(ScopedHandle):
         `expected`. No model is asked, and nothing is changed. *mode*, *where* and *min_relevance*
         are those of `recall`.
         """
-        from orbiter.memory.agent.evaluation import evaluate  # noqa: PLC0415
+        from orbiter.memory.agent.results import Evaluation  # noqa: PLC0415
 
-        return await evaluate(
-            self, questions, k=k, mode=mode, where=where, min_relevance=min_relevance
+        pairs = question_pairs(questions)
+        for place, pair in enumerate(pairs):
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not is_pair or not isinstance(pair[0], str):
+                raise QueryError(
+                    f"question {place} must be a pair of a question and what answers it, such as "
+                    f'("Where does Ann live?", "Oslo"), not {pair!r}'
+                )
+        ask = partial(self.recall, k=k, mode=mode, where=where, min_relevance=min_relevance)
+        return Evaluation([await self._evaluated(ask, *pair) for pair in pairs], k=k)
+
+    async def _evaluated(
+        self, ask: "Callable[[str], Awaitable[RecallResult]]", question: str, answer: ItemRef
+    ) -> "EvaluatedQuestion":
+        from orbiter.memory.agent.results import EvaluatedQuestion  # noqa: PLC0415
+
+        expected = require_text("expected", as_id(answer))
+        hits = await ask(question)
+        text = expected.casefold()
+
+        def answers(item: MemoryItem) -> bool:
+            return item.id == expected or text in item.content.casefold()
+
+        places = [
+            place for place, hit in enumerate(hits) if any(map(answers, (hit.item, *hit.repeats)))
+        ]
+        is_stored = bool(places) or await self.get(expected) is not None
+        is_stored = is_stored or bool(await self.list(query=expected, limit=1))
+        return EvaluatedQuestion(
+            question,
+            expected,
+            rank=places[0] + 1 if places else None,
+            relevance=hits[places[0]].relevance if places else None,
+            first=hits[0].content if hits else "",
+            is_stored=is_stored,
         )
 
     # Upkeep

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.protocols import VectorReader, VectorStore
+from orbiter.memory.model.protocols import DetailStore, VectorStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.server.dashboard.templating import environment, visible
 from orbiter.memory.text.words import COMMON, tokens
@@ -248,7 +248,7 @@ def _notice_erasure(places: Places) -> None:
 async def has_vectors(handle: ScopedMemory) -> bool:
     """Tell whether memories here are placed by what they mean, rather than by their words."""
     store = await handle._store()  # noqa: SLF001 - as it is held to this scope
-    if not isinstance(store, VectorReader) or not isinstance(store, VectorStore):
+    if not isinstance(store, DetailStore) or not isinstance(store, VectorStore):
         return False
     return store.embeddings is not None
 
@@ -268,7 +268,7 @@ async def _newest(handle: ScopedMemory) -> list[MemoryItem]:
 async def _vectors(handle: ScopedMemory, item_ids: list[str]) -> tuple[dict[str, bytes], int]:
     """Return the vectors that there are, and how many numbers one has; none if 0."""
     store = await handle._store()  # noqa: SLF001 - as it is held to this scope
-    if not isinstance(store, VectorReader) or not isinstance(store, VectorStore):
+    if not isinstance(store, DetailStore) or not isinstance(store, VectorStore):
         return {}, 0
     vectors: dict[str, bytes] = {}
     for at in range(0, len(item_ids), _CHUNK):
