@@ -623,7 +623,7 @@ class Chat(Blocking[agent.Chat]):
         """Return a new chat with the messages up to and including *at*; this one stays as it is."""
 
 class Facts(Blocking[agent.Facts]):
-    """What is true in one scope; `ScopedMemory.facts` makes it. With *known_at*, only to read."""
+    """What is true in one scope; `ScopedMemory.facts` makes it."""
 
     def put(
         self,
@@ -714,8 +714,9 @@ class Facts(Blocking[agent.Facts]):
 class FactsView(Blocking[agent.FactsView]):
     """What is true in one scope, to be read.
 
-    With *known_at* it is read as it was known then, and later changes are not seen. *clock*
-    tells the time.
+    With *known_at* it is read as it was stored then: with what was forgotten since, and what
+    waited for a review. A store without versions has only the facts of today, and tells from them
+    what was known. *clock* tells the time.
     """
 
     def get(
