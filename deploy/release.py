@@ -24,8 +24,9 @@ NAMESPACE = "orbiter-memory"
 THREE_LINES = """\
 from orbiter.memory.sync import AgentMemory
 with AgentMemory("agent.db") as memory:
-    memory.remember("I love hiking in the mountains")
-    (hit,) = memory.recall("outdoor activities")
+    me = memory.default_user
+    me.remember("I love hiking in the mountains")
+    (hit,) = me.recall("outdoor activities")
 import orbiter.memory
 print(hit.item.content, "|", hit.why, "|", orbiter.memory.__version__, orbiter.memory.__file__)
 """

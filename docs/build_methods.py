@@ -8,13 +8,12 @@ import, and the test that keeps it current needs no tool beside Python.
 
 import ast
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orbiter.memory.agent import AgentMemory, Chat, Facts, ScopedMemory, keywords
+from orbiter.memory.agent import AgentMemory, Chat, Facts, ScopedMemory
 
 PAGE = Path(__file__).with_name("methods.md")
 CLASSES: dict[type, str] = {
@@ -93,19 +92,6 @@ def parameters(node: Function) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _other_names(node: Function) -> list[str]:
-    """Return the line that names keywords with the meaning of one above, if there are any."""
-    annotation = _type(node.args.kwarg.annotation) if node.args.kwarg else ""
-    unpacked = re.fullmatch(r"Unpack\[(\w+)\]", annotation)
-    if unpacked is None:
-        return []
-    return _names_of(getattr(keywords, unpacked[1]))
-
-
-def _names_of(names: type) -> list[str]:
-    return ["", f"{(names.__doc__ or '').rstrip('.')}: `{'`, `'.join(names.__annotations__)}`."]
-
-
 def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|") if text else ""
 
@@ -125,10 +111,6 @@ def _section(cls: type, name: str, value: object) -> list[str]:
             f"| {_code(a)} | {_code(b)} | {_code(c) or 'required' * (a[0] != '*')} |"
             for a, b, c in rows
         ]
-        lines += _other_names(node)
-        is_handles = not function.__qualname__.startswith("AgentMemory.")
-        if cls is AgentMemory and is_handles:
-            lines += _names_of(keywords.OwnerNames)
         lines.append("")
     return lines
 

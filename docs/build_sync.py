@@ -18,11 +18,9 @@ from orbiter.memory.agent import (
     _audit,
     _chat,
     _facts_view,
-    _maintenance,
     _memory,
     _past,
     facts,
-    keywords,
     scope,
 )
 from orbiter.memory.episodic import manager
@@ -141,26 +139,7 @@ def _class(module: object, twin: type) -> str:
             is_special = each.name in ("__aenter__", "__aexit__", "__aiter__")
             if is_own or is_special or not each.name.startswith("_"):
                 lines.append(textwrap.indent(_method(each), "    "))
-        elif (forwarded := _forwarded(each)) is not None:
-            lines.append(textwrap.indent(_method(forwarded), "    "))
     return "\n".join(lines)
-
-
-def _forwarded(node: ast.stmt) -> ast.AsyncFunctionDef | None:
-    """Return the method that an assignment such as `x = for_user(ScopedMemory.x)` names."""
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-        return None
-    (argument,) = node.value.args
-    assert isinstance(argument, ast.Attribute)  # noqa: S101 - for the type checker
-    for base in scope.ScopedMemory.__mro__[:-1]:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-        for each in ast.walk(tree):
-            if isinstance(each, ast.AsyncFunctionDef) and each.name == argument.attr:
-                for name in keywords.OwnerNames.__annotations__:
-                    each.args.kwonlyargs.append(ast.arg(name, ast.Name("ScopeId")))
-                    each.args.kw_defaults.append(ast.Constant(...))
-                return each
-    raise AttributeError(argument.attr)
 
 
 def _function(module: object, name: str) -> str:
@@ -194,7 +173,7 @@ def _imports(body: str) -> Iterator[str]:
     used -= {"agent", "episodic", "extraction", "run", "async_form", "Blocking", "Stream"}
     used -= {"MemoryEvent", "Source", "Where"}
     functions = dict.fromkeys(module for module, _ in FUNCTIONS)
-    for module in (*(module for module, _ in CLASSES), _maintenance, *functions):
+    for module in (*(module for module, _ in CLASSES), *functions):
         for name, line in _names(module):
             if name in used:
                 used.discard(name)

@@ -26,15 +26,16 @@ everything is in one file.""",
 from orbiter.memory.sync import AgentMemory
 
 memory = AgentMemory("tutorial.db")
-memory.remember("My daughter Mia is allergic to peanuts", tags=["family", "health"])
-memory.remember("We moved to Oslo in May", importance=0.8)
-memory.remember("I love hiking in the mountains")
+me = memory.default_user
+me.remember("My daughter Mia is allergic to peanuts", tags=["family", "health"])
+me.remember("We moved to Oslo in May", importance=0.8)
+me.remember("I love hiking in the mountains")
 memory.flush()""",
     """\
-Without a scope, these are memories of the default user. `recall` returns hits, each with the
-reasons why; in a notebook, the result is shown as a table.""",
+The default user is that of a program for one person. `recall` returns hits, each with the reasons
+why; in a notebook, the result is shown as a table.""",
     """\
-hits = memory.recall("What should the kids not eat?", k=1)
+hits = me.recall("What should the kids not eat?", k=1)
 print(hits[0].item.content)
 hits""",
     "Named users are apart from each other, and from the default user.",
@@ -42,18 +43,18 @@ hits""",
 alice = memory.scope("alice")
 alice.remember("I only drink green tea")
 print([item.content for item in alice.list()])
-print(memory.recall("tea", mode="words"))""",
+print(me.recall("tea", mode="words"))""",
     "Rows for other tools: `to_dicts()`, and `to_pandas()` if pandas is installed.",
     """\
-items = memory.list()
+items = me.list()
 for row in items.to_dicts():
     print(row["content"], row["extra"])
 items""",
     "A hit can be changed and forgotten as it is.",
     """\
-(hit,) = memory.recall("Oslo", mode="words")
-print(memory.update(hit, "We moved to Bergen in May").content)
-print(memory.forget(hit))""",
+(hit,) = me.recall("Oslo", mode="words")
+print(me.update(hit, "We moved to Bergen in May").content)
+print(me.forget(hit))""",
     """\
 A chat keeps messages. Its context is what a model should see, within a budget; in a notebook it is
 shown as a bar of tokens and a table of its sections.""",

@@ -64,7 +64,7 @@ async def test_what_is_no_pair_is_named(memory: AgentMemory, who: str) -> None:
 
 def test_the_blocking_form_has_it() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
-        memory.remember("Tea, not coffee")
+        memory.default_user.remember("Tea, not coffee")
 
         assert memory.default_user.evaluate([("What do I drink: tea?", "tea")]).hit_rate == 1.0
 

@@ -20,7 +20,7 @@ CALLS: dict[str, Call] = {
     "close": lambda memory, _: memory.close(),
     "flush": lambda memory, _: memory.flush(),
     "erase": lambda memory, _: memory.erase(user_id="nobody"),
-    "events": lambda memory, _: anext(memory.events()),
+    "events": lambda memory, _: anext(memory.unscoped().events()),
     "remember": lambda _, alice: alice.remember("tea"),
     "recall": lambda _, alice: alice.recall("tea"),
     "list": lambda _, alice: alice.list(),

@@ -73,7 +73,7 @@ async def test_a_listener_hears_of_its_own_scope_only(memory: AgentMemory, who: 
     alice, bob = memory.scope(user_id=f"alice-{who}"), memory.scope(user_id=f"bob-{who}")
     session = memory.scope(user_id=f"alice-{who}", session_id="s")
     streams = {name: h.events() for name, h in (("a", alice), ("b", bob), ("s", session))}
-    everything = memory.events()
+    everything = memory.unscoped().events()
 
     ours = await alice.remember("ours")
     theirs = await bob.remember("theirs")
@@ -111,7 +111,7 @@ async def test_no_event_holds_content(url: str, open_memory: Open, who: str) -> 
     script = ScriptedSummarizer(RuntimeError("secret cause"), "secret summary")
     memory = open_memory(url, summaries=summaries, summarizer=script)
     alice = memory.scope(user_id=who)
-    stream = memory.events()
+    stream = memory.unscoped().events()
 
     item = await alice.remember("secret one", tags=["secret-tag"], extra={"secret": "secret"})
     await alice.update(item.id, "secret two", source="secret-source")
@@ -189,7 +189,7 @@ async def test_a_listener_that_left_hears_nothing_more(open_memory: Open) -> Non
 
 async def test_the_scope_of_an_event_says_whose_and_nothing_else(open_memory: Open) -> None:
     memory = open_memory("memory://")
-    stream = memory.events()
+    stream = memory.unscoped().events()
 
     await memory.scope(user_id="alice").remember("tea", tags=["drink"])
 

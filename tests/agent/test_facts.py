@@ -85,11 +85,6 @@ async def test_what_was_told_in_may_is_true_since_march(local_alice: ScopedMemor
     assert await city(as_of=at(2024, 4), known_at=at(2024, 4)) == "Berlin"
     assert await city(known_at=at(2022)) is None
     assert await values(facts, known_at=at(2024, 4)) == {"home_city": "Berlin"}
-    past = Facts(local_alice._session, known_at=at(2024, 4))
-    assert await values(past) == {"home_city": "Berlin"}
-    assert len(await past.history("home_city")) == 1
-    with pytest.raises(UnsupportedError, match="past"):
-        await past.put("home_city", "Rome")
 
 
 async def test_an_end_a_revert_and_a_retraction_change_nothing_that_was_known(

@@ -1,6 +1,5 @@
 """What people type first works, or the error says what to type instead."""
 
-import inspect
 import os
 import re
 import sys
@@ -20,80 +19,30 @@ from orbiter.memory import sync as blocking
 from orbiter.memory.agent import DEFAULT_USER, ScopedMemory, hints
 from orbiter.memory.embeddings import LocalEmbeddings, OpenAIEmbeddings
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
-from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.transfer import export_file, import_file
 
 # Without a scope
 
 
 async def test_a_memory_remembers_without_a_scope(any_memory: AgentMemory, who: str) -> None:
-    item = await any_memory.remember(f"the {who} key is under the mat")
+    item = await any_memory.default_user.remember(f"the {who} key is under the mat")
 
     assert item.metadata.user_id == DEFAULT_USER
-    hits = await any_memory.recall(f"where is the {who} key?", mode="words")
+    hits = await any_memory.default_user.recall(f"where is the {who} key?", mode="words")
     assert item.id in [hit.item.id for hit in hits]
-    assert item.id in [each.id for each in await any_memory.list(query=who)]
-    changed = await any_memory.update(hits[0], f"the {who} key is with Ann")
+    assert item.id in [each.id for each in await any_memory.default_user.list(query=who)]
+    changed = await any_memory.default_user.update(hits[0], f"the {who} key is with Ann")
     assert (await any_memory.default_user.get(item.id)) == changed
-    assert await any_memory.forget(item)
-    assert await any_memory.list(query=who) == []
-
-
-async def test_a_call_of_the_memory_itself_takes_a_user(any_memory: AgentMemory, who: str) -> None:
-    ann = any_memory.scope(who)
-    item = await any_memory.remember("green tea", user_id=who, tags=["drinks"])
-    await any_memory.remember_many(["black tea"], user_id=who, session_id="s")
-    await any_memory.chat("one", user_id=who).add("hello")
-    await any_memory.remember(f"my own {who} tea")
-
-    assert item.metadata.user_id == who
-    hits = await any_memory.recall("tea", user_id=who, mode="words")
-    assert {hit.content for hit in hits} == {"green tea", "black tea"}
-    page = await any_memory.list(user_id=who, session_id="s")
-    assert [each.content for each in page] == ["black tea"]
-    assert [each.content for each in await ann.chat("one").items()] == ["hello"]
-    changed = await any_memory.update(item, "white tea", user_id=who)
-    assert await ann.get(item) == changed
-    with pytest.raises(ItemNotFoundError):
-        await any_memory.update(item, "mine now")  # the default user's
-    assert len(await any_memory.forget(everything=True, user_id=who)) == 3
-    assert len(await any_memory.list(query=who)) == 1
-
-
-async def test_a_user_that_is_none_is_not_the_default_user(memory: AgentMemory) -> None:
-    nobody: str = None  # type: ignore[assignment]  # as a variable may be
-    for call in (
-        lambda: memory.remember("x", user_id=nobody),
-        lambda: memory.recall("x", user_id=nobody),
-        lambda: memory.forget(everything=True, user_id=nobody),
-        lambda: memory.chat("one", user_id=nobody).add("x"),
-    ):
-        with pytest.raises(QueryError, match="`user_id` is None; name a user, or leave it out"):
-            await call()
-    # A session alone would be that of everyone.
-    with pytest.raises(TypeError, match=r"`session_id`; .*memory\.scope\(session_id=…\)\.recall"):
-        await memory.recall("x", session_id="s")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"`session_id`; .*memory\.scope\(session_id=…\)\.chat"):
-        memory.chat("one", session_id="s")
-
-
-def test_the_blocking_form_takes_a_user_and_says_so() -> None:
-    with blocking.AgentMemory("memory://", embeddings=None) as memory:
-        memory.remember("green tea", user_id="ann")
-        memory.chat("one", user_id="ann").add("hello")
-
-        assert [hit.content for hit in memory.recall("tea", user_id="ann")] == ["green tea"]
-        assert memory.list() == []
-        for call in (memory.recall, AgentMemory.recall):
-            assert {"query", "k", *SCOPE_FIELDS} <= inspect.signature(call).parameters.keys()
+    assert await any_memory.default_user.forget(item)
+    assert await any_memory.default_user.list(query=who) == []
 
 
 async def test_a_chat_needs_no_scope(memory: AgentMemory, who: str) -> None:
-    await memory.chat(who).add("Hello")
+    await memory.default_user.chat(who).add("Hello")
 
-    (said,) = await memory.chat(who).messages()
+    (said,) = await memory.default_user.chat(who).messages()
     assert said["content"] == "Hello"
-    assert memory.chat(who).scope.user_id == DEFAULT_USER
+    assert memory.default_user.chat(who).scope.user_id == DEFAULT_USER
 
 
 @pytest.mark.parametrize("named", ["alice", "default", "~"])
@@ -101,7 +50,7 @@ async def test_the_default_user_and_a_named_one_see_nothing_of_each_other(
     any_memory: AgentMemory, who: str, named: str
 ) -> None:
     alice = any_memory.scope(f"{named}-{who}" if named == "alice" else named)
-    own = await any_memory.remember(f"secret {who} of the owner")
+    own = await any_memory.default_user.remember(f"secret {who} of the owner")
     hers = await alice.remember(f"secret {who} of the other")
 
     for handle, mine, foreign in ((alice, hers, own), (any_memory.default_user, own, hers)):
@@ -113,14 +62,17 @@ async def test_the_default_user_and_a_named_one_see_nothing_of_each_other(
         assert not await handle.forget(foreign)
     # Another's memory brings its user along, and is refused before it is written.
     with pytest.raises(AccessError, match="user_id"):
-        await any_memory.remember(hers)
+        await any_memory.default_user.remember(hers)
     await alice.forget(everything=True)
     assert await any_memory.default_user.get(own.id) is not None
 
 
 async def test_erasing_one_leaves_the_other(local_memory: AgentMemory, who: str) -> None:
     alice = local_memory.scope(f"alice-{who}")
-    own, hers = await local_memory.remember(f"own {who}"), await alice.remember(f"hers {who}")
+    own, hers = (
+        await local_memory.default_user.remember(f"own {who}"),
+        await alice.remember(f"hers {who}"),
+    )
 
     assert await local_memory.erase(user_id=f"alice-{who}")
     assert await alice.get(hers.id) is None
@@ -132,7 +84,7 @@ async def test_facts_chats_entries_and_files_are_kept_apart(
 ) -> None:
     alice, owner = memory.scope(f"alice-{who}"), memory.default_user
     await owner.facts.put(f"city-{who}", "Oslo")
-    await memory.chat(f"chat-{who}").add(f"hello {who}")
+    await memory.default_user.chat(f"chat-{who}").add(f"hello {who}")
     await owner.kv.put(("notes",), who, b"1")
 
     assert await alice.facts.get(f"city-{who}") is None
@@ -152,11 +104,11 @@ async def test_without_an_id_there_is_no_scope(memory: AgentMemory) -> None:
 
 def test_the_blocking_form_and_the_command_line_know_the_default_user(tmp_path: Path) -> None:
     with blocking.AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
-        memory.remember("Tea, not coffee")
-        (hit,) = memory.recall("tea", k=1)
+        memory.default_user.remember("Tea, not coffee")
+        (hit,) = memory.default_user.recall("tea", k=1)
         assert hit.item.content == "Tea, not coffee"
         assert memory.default_user.stats().items == 1
-        memory.chat("one").add("hello")
+        memory.default_user.chat("one").add("hello")
     shown = {}
     for user in ("alice", "default", DEFAULT_USER):
         command = [sys.executable, "-m", "orbiter.memory.cli", "list", "--json", "--user", user]
@@ -177,10 +129,7 @@ async def test_a_method_of_other_libraries_is_named_as_here(memory: AgentMemory)
     for handle, name, meant in (
         (alice, "delete_all", "forget"),
         (alice, "clear", "forget"),
-        (memory, "delete_all", "forget"),
-        (memory, "save", "remember"),
         (memory, "user", "scope"),
-        (memory, "session", "chat"),
         (memory, "ready", "flush"),
         (alice, "similarity_search", "recall"),
         (alice, "add_texts", "remember_many"),
@@ -189,13 +138,16 @@ async def test_a_method_of_other_libraries_is_named_as_here(memory: AgentMemory)
     ):
         with pytest.raises(AttributeError, match=f"did you mean `{meant}`"):
             getattr(handle, name)
+    for name, meant in (("delete_all", "forget"), ("save", "remember"), ("session", "chat")):
+        with pytest.raises(AttributeError, match=rf"`memory\.scope\(user_id=…\)\.{meant}`"):
+            getattr(memory, name)
 
 
 def test_the_blocking_form_says_so_too() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
         with pytest.raises(AttributeError, match=r"`memory.default_user.evict`"):
             getattr(memory, "evict")  # noqa: B009 - types know that it is not there
-        with pytest.raises(AttributeError, match=r"'remember_mny'; did you mean `remember_many`"):
+        with pytest.raises(AttributeError, match=r"'remember_mny'; .*default_user\.remember_many`"):
             getattr(memory, "remember_mny")  # noqa: B009
 
 
@@ -229,7 +181,7 @@ async def test_an_unknown_argument_names_the_nearest(alice: ScopedMemory) -> Non
     [
         (
             "recall",
-            "limit top_k n_results n count num max_results top topk size",
+            "limit top_k n_results n count max_results top size",
             "did you mean `k`?",
         ),
         ("recall", "threshold min_score score", "did you mean `min_relevance`?"),
@@ -473,9 +425,9 @@ async def test_a_path_may_begin_at_home(
     (tmp_path / "soul.md").write_text("Be kind.")
     for url, file in (("~/a.db", "a.db"), ("sqlite:///~/b.db", "b.db")):
         memory = open_memory(url, persona="~/soul.md")
-        await memory.remember("tea")
+        await memory.default_user.remember("tea")
         assert (tmp_path / file).is_file()
-    assert "Be kind." in (await memory.chat("one").context("Go")).text
+    assert "Be kind." in (await memory.default_user.chat("one").context("Go")).text
     await memory.backup("~/copy.db")
     await export_file(memory.default_user, "~/out.jsonl")
     assert (tmp_path / "out.jsonl").is_file()
@@ -582,13 +534,13 @@ def test_a_chat_without_a_name_says_what_to_write() -> None:
         with pytest.raises(TypeError, match=expected):
             memory.scope("alice").chat()  # type: ignore[call-arg]  # the mistake
         with pytest.raises(TypeError, match=expected):
-            memory.chat()  # type: ignore[call-arg]  # the mistake
+            memory.default_user.chat()  # type: ignore[call-arg]  # the mistake
 
 
 @pytest.mark.parametrize("name", ["persona", "soul", "system_prompt", "instructions"])
 async def test_a_persona_is_given_to_the_memory(memory: AgentMemory, name: str) -> None:
     with pytest.raises(TypeError, match=rf"`{name}`; .*`AgentMemory\(…, persona=…\)`"):
-        await memory.chat("one").context("Go", **{name: "Be kind."})  # type: ignore[arg-type]
+        await memory.default_user.chat("one").context("Go", **{name: "Be kind."})  # type: ignore[arg-type]
 
 
 async def test_a_text_to_forget_that_is_no_id_says_how(any_memory: AgentMemory, who: str) -> None:
@@ -625,8 +577,6 @@ async def test_names_of_other_libraries_are_answered_with_ours(memory: AgentMemo
     ):
         with pytest.raises(TypeError, match=f"is not a dict.*{re.escape(way)}; `to_dicts"):
             value[key]  # type: ignore[index]
-    with pytest.raises(QueryError, match="`everything=True` for all of this scope"):
-        await memory.forget(user_id="ann")
     with pytest.raises(AttributeError, match="'text'; did you mean `content`?"):
         getattr(found[0], "text")  # noqa: B009 - types know that it is not there
     for name in ("delete", "clear"):

@@ -47,9 +47,9 @@ def test_an_item_is_one_short_line() -> None:
 
 
 async def test_a_hit_is_one_short_line(memory: AgentMemory) -> None:
-    item = await memory.remember("green tea " * 50)
+    item = await memory.default_user.remember("green tea " * 50)
 
-    (hit,) = await memory.recall("tea")
+    (hit,) = await memory.default_user.recall("tea")
     assert repr(hit).startswith(f"Hit({hit.relevance:.2f}, 'green tea green tea")
     assert repr(hit).endswith(f"id={item.id!r})")
     assert len(repr(hit)) < 220
@@ -88,16 +88,16 @@ async def test_a_printed_list_has_a_line_for_each_row(memory: AgentMemory) -> No
 
 
 async def test_what_is_remembered_cannot_act_in_a_notebook(memory: AgentMemory) -> None:
-    await memory.remember(EVIL, tags=[EVIL], extra={EVIL: EVIL})
-    await memory.chat("one").add(EVIL)
-    hits = await memory.recall("alert", explain=True)
-    page = await memory.list()
-    context = await memory.chat("one").context(budget=1000)
+    await memory.default_user.remember(EVIL, tags=[EVIL], extra={EVIL: EVIL})
+    await memory.default_user.chat("one").add(EVIL)
+    hits = await memory.default_user.recall("alert", explain=True)
+    page = await memory.default_user.list()
+    context = await memory.default_user.chat("one").context(budget=1000)
     fact = await memory.default_user.facts.put("note", EVIL)
     facts = await memory.default_user.facts.all()
     past = await memory.default_user.facts.history("note")
-    said = await memory.chat("one").items()
-    await memory.chat(EVIL).add("hello")
+    said = await memory.default_user.chat("one").items()
+    await memory.default_user.chat(EVIL).add("hello")
     chats = await memory.default_user.chats()
 
     for each in (hits, hits[0], page, page[0], context, fact, facts, past, said, chats):
@@ -109,13 +109,13 @@ async def test_what_is_remembered_cannot_act_in_a_notebook(memory: AgentMemory) 
 
 
 async def test_tables_have_reasons_and_a_context_has_a_bar(memory: AgentMemory) -> None:
-    await memory.remember("green tea", tags=["drinks"])
-    await memory.chat("one").add("What tea do I like?")
-    context = await memory.chat("one").context(budget=400)
+    await memory.default_user.remember("green tea", tags=["drinks"])
+    await memory.default_user.chat("one").add("What tea do I like?")
+    context = await memory.default_user.chat("one").context(budget=400)
 
-    hits = await memory.recall("green tea")
+    hits = await memory.default_user.recall("green tea")
     assert "contains &quot;green&quot;, &quot;tea&quot;" in hits._repr_html_()
-    assert "tags: drinks" in (await memory.list())._repr_html_()
+    assert "tags: drinks" in (await memory.default_user.list())._repr_html_()
     html = context._repr_html_()
     assert f"{context.tokens:,} tokens of 400" in html
     for name, tokens in context.parts.items():
@@ -125,23 +125,23 @@ async def test_tables_have_reasons_and_a_context_has_a_bar(memory: AgentMemory) 
     assert rest > 0
     assert f"<td>around messages</td><td>{rest:,}</td>" in re.sub(r' style="[^"]*"', "", html)
     assert context.as_kwargs("anthropic") == context.messages("anthropic").as_kwargs()
-    assert (await memory.recall("zebra"))._repr_html_()
+    assert (await memory.default_user.recall("zebra"))._repr_html_()
 
 
 async def test_results_are_rows_of_plain_values(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = await memory.remember("green tea", tags=["drinks"])
+    item = await memory.default_user.remember("green tea", tags=["drinks"])
 
-    (row,) = (await memory.recall("tea")).to_dicts()
+    (row,) = (await memory.default_user.recall("tea")).to_dicts()
     assert (row["content"], row["extra"], row["id"]) == ("green tea", {"tags": ["drinks"]}, item.id)
     assert row["why"].startswith("contains")
     assert 0 < row["relevance"] <= 1
-    (row,) = (await memory.list()).to_dicts()
+    (row,) = (await memory.default_user.list()).to_dicts()
     assert (row["content"], row["user_id"], row["status"]) == ("green tea", "~default", "accepted")
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
-        (await memory.list()).to_pandas()
+        (await memory.default_user.list()).to_pandas()
 
 
 async def test_facts_chats_and_messages_are_tables_through_a_server_too(
@@ -186,7 +186,7 @@ async def test_versions_and_messages_are_tables_through_a_server_too(
 
 
 async def test_messages_of_every_format_are_shown(memory: AgentMemory) -> None:
-    chat = memory.chat("one")
+    chat = memory.default_user.chat("one")
     call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     await chat.add(
         [
@@ -204,20 +204,22 @@ async def test_messages_of_every_format_are_shown(memory: AgentMemory) -> None:
 
 
 async def test_a_slice_is_shown_like_the_whole(memory: AgentMemory) -> None:
-    item = await memory.remember_many(["green tea", "black tea with milk", "white tea and cake"])
-    await memory.update(item[0], "green tea, please")
-    await memory.chat("one").add(["hi", {"role": "assistant", "content": "ho"}])
+    item = await memory.default_user.remember_many(
+        ["green tea", "black tea with milk", "white tea and cake"]
+    )
+    await memory.default_user.update(item[0], "green tea, please")
+    await memory.default_user.chat("one").add(["hi", {"role": "assistant", "content": "ho"}])
     owner = memory.default_user
     await owner.facts.put("city", "Oslo")
     whole: tuple[Any, ...] = (
-        await memory.recall("tea", mode="words", k=2, explain=True),
-        await memory.list(limit=2),
+        await memory.default_user.recall("tea", mode="words", k=2, explain=True),
+        await memory.default_user.list(limit=2),
         await memory.users(),
         await owner.history(item[0]),
         await owner.facts.history("city"),
         await owner.chats(),
-        await memory.chat("one").items(),
-        await memory.chat("one").messages(),
+        await memory.default_user.chat("one").items(),
+        await memory.default_user.chat("one").messages(),
     )
 
     for each in whole:
@@ -256,9 +258,9 @@ async def test_a_table_of_everyones_memories_says_whose_each_row_is(memory: Agen
 
 async def test_results_become_a_data_frame(memory: AgentMemory) -> None:
     pytest.importorskip("pandas")
-    await memory.remember("green tea")
+    await memory.default_user.remember("green tea")
 
-    frame = (await memory.recall("tea")).to_pandas()
+    frame = (await memory.default_user.recall("tea")).to_pandas()
     assert list(frame["content"]) == ["green tea"]
 
 
@@ -269,13 +271,13 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
         return [*rows[0]] if rows else [*columns]
 
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=columns_of))
-    item = await memory.remember("green tea")
+    item = await memory.default_user.remember("green tea")
     owner, nobody = memory.default_user, memory.scope("nobody")
     await owner.facts.put("city", "Oslo")
     await owner.chat("one").add("hello")
     full: tuple[Any, ...] = (
-        await memory.recall("tea"),
-        await memory.list(),
+        await memory.default_user.recall("tea"),
+        await memory.default_user.list(),
         await memory.users(),
         await owner.facts.all(),
         await owner.facts.history("city"),
@@ -286,7 +288,7 @@ async def test_a_result_without_rows_has_the_columns_of_one_with_rows(
     )
     empty: tuple[Any, ...] = (
         await nobody.recall("tea"),
-        await memory.list(query="coffee"),
+        await memory.default_user.list(query="coffee"),
         await memory.users(starts_with="x"),
         await nobody.facts.all(),
         await nobody.facts.history("city"),

@@ -185,7 +185,7 @@ async def test_stores_of_others_and_the_blocking_form_pass_the_hook(tmp_path: Pa
 
 def test_the_blocking_form_passes_the_hook() -> None:
     with blocking.AgentMemory("memory://", embeddings=None, pii=HASHER) as memory:
-        assert memory.remember(KINDS["email"]).content == HASHER(KINDS["email"])
+        assert memory.default_user.remember(KINDS["email"]).content == HASHER(KINDS["email"])
 
 
 async def test_labels_with_names_of_the_librarys_own_pass_the_hook(open_memory: Open) -> None:

@@ -344,7 +344,7 @@ async def check_delay(
 ) -> None:
     """Talk while the script fails once, and then does not."""
     chat = memory.scope(user_id=who).chat("c")
-    stream = memory.events()
+    stream = memory.unscoped().events()
 
     with caplog.at_level(logging.WARNING):
         await say(chat, 6)

@@ -261,10 +261,10 @@ def test_the_traceback_of_a_wrong_argument_ends_at_the_call(
     monkeypatch.delenv("ORBITER_DEBUG", raising=False)
     with AgentMemory("memory://", embeddings=None) as memory:
         with pytest.raises(QueryError) as caught:
-            memory.recall("tea", k=-1)
+            memory.default_user.recall("tea", k=-1)
         assert len(_frames(caught.value)) == 2  # this test, and the call
         with pytest.raises(TypeError) as wrong:
-            memory.recall("tea", kk=1)  # type: ignore[call-arg]  # the mistake
+            memory.default_user.recall("tea", kk=1)  # type: ignore[call-arg]  # the mistake
         assert len(_frames(wrong.value)) == 2
 
 
@@ -276,7 +276,7 @@ def test_the_traceback_of_a_row_that_is_no_message_ends_at_the_call(
         AgentMemory("memory://", embeddings=None) as memory,
         pytest.raises(MessageError) as caught,
     ):
-        memory.remember_many([{"text": "a row"}])
+        memory.default_user.remember_many([{"text": "a row"}])
 
     assert len(_frames(caught.value)) == 2  # this test, and the call
     assert "".join(traceback.format_exception(caught.value)).count("it has no `role`") == 1
@@ -303,9 +303,9 @@ def test_the_traceback_of_another_error_has_no_threads_in_it() -> None:
         raise ZeroDivisionError
 
     with AgentMemory("memory://", embeddings=None) as memory:
-        memory.remember("tea")
+        memory.default_user.remember("tea")
         with pytest.raises(ZeroDivisionError) as caught:
-            memory.forget(query="tea", progress=advance)
+            memory.default_user.forget(query="tea", progress=advance)
 
     frames = _frames(caught.value)
     assert frames[-1] == "advance"
@@ -331,7 +331,7 @@ def test_all_of_a_traceback_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         AgentMemory("memory://", embeddings=None) as memory,
         pytest.raises(QueryError) as caught,
     ):
-        memory.recall("tea", k=-1)
+        memory.default_user.recall("tea", k=-1)
 
     assert "check_size" in _frames(caught.value)
 

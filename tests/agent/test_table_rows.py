@@ -101,8 +101,8 @@ async def test_a_frame_of_pandas_is_taken(memory: AgentMemory) -> None:
     frame = pandas.DataFrame(_ROWS)
     frame["when"] = pandas.to_datetime(["2026-01-02", None])
 
-    by_frame = await memory.remember_many(frame, text="note")
-    by_column = await memory.remember_many(frame["note"])
+    by_frame = await memory.default_user.remember_many(frame, text="note")
+    by_column = await memory.default_user.remember_many(frame["note"])
 
     assert [item.content for item in by_frame] == [item.content for item in by_column]
     assert by_frame[0].metadata.extra == {"stars": 5, "city": "Oslo", "when": "2026-01-02T00:00:00"}
@@ -150,9 +150,9 @@ async def test_rows_with_a_key_are_stored_once(any_memory: AgentMemory, who: str
 
 def test_the_memory_itself_takes_rows_for_the_default_user() -> None:
     with blocking.AgentMemory("memory://", embeddings=None) as memory:
-        memory.remember_many(_ROWS, text="note")
+        memory.default_user.remember_many(_ROWS, text="note")
 
-        assert len(memory.recall("tea", k=1)) == 1
+        assert len(memory.default_user.recall("tea", k=1)) == 1
 
 
 # Numbers and times

@@ -1,7 +1,6 @@
 """A misspelt keyword of any public method is answered with the nearest one that it takes."""
 
 import inspect
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,16 +106,6 @@ async def test_functions_over_handles_name_it_too(function: Any) -> None:
             told = await refusal(function, name, misspelt(name))
             assert f"`{function.__name__}` got an unexpected keyword" in told
             assert told.endswith(f"did you mean `{name}`?")
-
-
-async def test_a_memory_itself_names_whose_it_is() -> None:
-    memory: Any = AgentMemory("memory://", embeddings=None)
-
-    for wrong in ("user", "user_i", "usr_id"):
-        with pytest.raises(TypeError, match=f"`{wrong}`; did you mean `user_id`?"):
-            await memory.remember("x", **{wrong: "bob"})
-    with pytest.raises(TypeError, match=re.escape("memory.scope(session_id=…).remember(…)")):
-        await memory.remember("x", session_id="s")
 
 
 class Mine(AgentMemory):

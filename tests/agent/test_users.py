@@ -96,7 +96,7 @@ async def test_users_are_read_page_by_page(any_memory: AgentMemory, who: str, or
 
 async def test_the_default_user_is_named(open_memory: Open) -> None:
     memory = open_memory("memory://")
-    await memory.remember("I like tea")
+    await memory.default_user.remember("I like tea")
     await memory.scope("ann").remember("likes coffee")
 
     found = await memory.users()
@@ -157,10 +157,10 @@ async def test_the_default_users_values_are_counted_by_the_memory_itself(
     open_memory: Open,
 ) -> None:
     memory = open_memory("memory://")
-    await memory.remember("tea", tags=["food"])
+    await memory.default_user.remember("tea", tags=["food"])
     await memory.scope("ann").remember("jam", tags=["hers"])
 
-    assert await memory.count_by("tags") == [ValueCount("food", 1)]
+    assert await memory.default_user.count_by("tags") == [ValueCount("food", 1)]
 
 
 async def test_a_memory_that_is_held_to_users_lists_none(postgres_dsn: str) -> None:

@@ -97,10 +97,10 @@ def nobody(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 def test_python_and_the_command_line_mean_the_same_user_by_default(nobody: Cli) -> None:
     with sync.AgentMemory(nobody.url, embeddings=None) as memory:
-        memory.remember("I like green tea")
+        memory.default_user.remember("I like green tea")
     nobody.remember("I like rum")
     with sync.AgentMemory(nobody.url, embeddings=None) as memory:
-        items = memory.list()
+        items = memory.default_user.list()
 
     assert {item.content for item in items} == {"I like green tea", "I like rum"}
     assert [each["content"] for each in nobody.json("list")["items"]] == [

@@ -117,7 +117,7 @@ async def test_an_event_that_cannot_be_read_is_told_as_missed() -> None:
     said = b"".join(b"data: " + each + b"\n\n" for each in [*odd, json.dumps(good).encode()])
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     async with saying(head + said) as memory:
-        stream = memory.events()
+        stream = memory.unscoped().events()
 
         heard = [await asyncio.wait_for(anext(stream), HANG) for _ in range(len(odd) + 1)]
         stream._end()  # this server never says what else it has sent
@@ -133,7 +133,7 @@ async def test_whatever_else_goes_wrong_ends_the_stream(monkeypatch: pytest.Monk
     monkeypatch.setattr(_remote_events, "_events_of", broken)
     async with saying(answer(b"")) as memory:
         with pytest.raises(MemoryConnectionError, match="ZeroDivisionError"):
-            await asyncio.wait_for(anext(memory.events()), HANG)
+            await asyncio.wait_for(anext(memory.unscoped().events()), HANG)
 
 
 async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch)
     for said in (b"data: " + b"x" * 2_000, b"data: x\n" * 200):
         async with saying(b"HTTP/1.1 200 OK\r\n\r\n" + said) as memory:
             with pytest.raises(MemoryConnectionError):
-                await asyncio.wait_for(anext(memory.events()), HANG)
+                await asyncio.wait_for(anext(memory.unscoped().events()), HANG)
 
 
 # Files

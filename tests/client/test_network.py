@@ -251,7 +251,7 @@ async def test_many_calls_at_once_are_all_answered(served: Served) -> None:
 async def test_listening_ends_with_the_memory_and_hears_what_came_before(served: Served) -> None:
     memory = AgentMemory(await served())
     alice = memory.scope(user_id="alice")
-    stream, everything = alice.events(), memory.events()
+    stream, everything = alice.events(), memory.unscoped().events()
     kinds: list[str] = []
 
     async def listen() -> None:
@@ -310,7 +310,7 @@ async def test_a_call_that_names_another_than_the_key_is_refused(
         with pytest.raises(AccessError, match="this key is for user_id `alice`, not `bob`"):
             await memory.scope(user_id="bob").remember("tea")
 
-        mine = await memory.remember("a program that names no user")
+        mine = await memory.default_user.remember("a program that names no user")
         assert mine.metadata.user_id == "alice"
         assert {each.id for each in await memory.unscoped().list()} == {item.id, mine.id}
         for call in (memory.stats, memory.verify, memory.audit.head):

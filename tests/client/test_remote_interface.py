@@ -24,13 +24,11 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.wire import OPERATIONS, Operation
 
 MADE_OF_OTHERS: dict[type, set[str]] = {
-    AgentMemory: {"settle", "init", "close", "remember", "recall", "list", "update", "forget"}
-    | {"count_by", "remember_many", "add", "search", "get_all"},
-    ScopedMemory: {"add", "search", "get_all", "delete", "evaluate"},
+    AgentMemory: {"init", "close"},
+    ScopedMemory: {"evaluate"},
     KeyValue: {"put", "get", "delete"},
 }
-"""Opening and closing, the calls of the default user, the names of mem0, and old names, which call
-the others."""
+"""Opening and closing, and what is made of other calls."""
 
 NOT_SENT = {("memory", "backup"), ("memory", "restore")}
 """What a server does not do for anybody."""

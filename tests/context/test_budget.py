@@ -21,7 +21,7 @@ from orbiter.memory import (
     validate,
 )
 from orbiter.memory.context import Context, ContextManager, prompt_fence
-from orbiter.memory.context._layout import fit_rounds
+from orbiter.memory.context._rounds import fit_rounds
 from orbiter.memory.context.entries import shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
 from orbiter.memory.conversation import estimate_tokens, tokens
@@ -33,6 +33,10 @@ from orbiter.memory.model.items import calls_of, result_id
 from orbiter.memory.testing.histories import random_history
 
 PERSONA = "You are Nova.\n\nVoice: dry\n\nYou watch the sky."
+
+
+def whole_or_not(_unit: object, _room: int) -> None:
+    """Shorten nothing."""
 
 
 def uneven(text: str) -> int:
@@ -312,7 +316,7 @@ def test_a_window_starts_at_the_same_round_for_many_turns() -> None:
     starts = []
     for turn in range(1, 301):
         units = [[item] for item in items[: 2 * turn]]
-        kept = fit_rounds(units, 400, cost=lambda item: 10)
+        kept = fit_rounds(units, 400, cost=lambda item: 10, shorten=whole_or_not)
         assert len(kept) * 10 <= 400
         assert turn < 20 or len(kept) * 10 >= 200
         starts.append(kept[0].id)
@@ -326,7 +330,7 @@ def test_system_messages_before_a_window_stay_and_are_paid_for(room: int) -> Non
     systems = [SystemMemory(content="Be kind."), SystemMemory(content="Be brief.")]
     items = [*systems, *dialogue(50)]
 
-    kept = fit_rounds([[item] for item in items], room, cost=lambda item: 10)
+    kept = fit_rounds([[item] for item in items], room, cost=lambda item: 10, shorten=whole_or_not)
 
     assert len(kept) * 10 <= room
     assert kept[:2] == systems
@@ -431,7 +435,7 @@ def test_a_small_window_has_no_half_of_an_answered_round(room: int) -> None:
     for costs in (cost, {question.id: 30, answer.id: 10}):
         prices = {**costs, system.id: 5}
         units: list[list[MemoryItem]] = [[system], [question], [answer]]
-        kept = fit_rounds(units, room, cost=lambda item: prices[item.id])  # noqa: B023
+        kept = fit_rounds(units, room, cost=lambda item: prices[item.id], shorten=whole_or_not)  # noqa: B023
 
         spoken = [item for item in kept if item is not system]
         assert spoken in ([], [question, answer])

@@ -156,7 +156,7 @@ async def test_what_recalls_otherwise_is_refused_by_name(soul: Path) -> None:
         await manager.assemble("Go", long_term=Odd())  # type: ignore[arg-type]  # the mistake
     async with AgentMemory("memory://", embeddings=None) as memory:
         with pytest.raises(QueryError, match=r"`AgentMemory` cannot recall.*memory\.scope"):
-            await manager.assemble("Go", long_term=memory)
+            await manager.assemble("Go", long_term=memory)  # type: ignore[arg-type]
     with (
         blocking.AgentMemory("memory://", embeddings=None) as plain,
         pytest.raises(QueryError, match="make it `async def`"),

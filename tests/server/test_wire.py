@@ -52,14 +52,11 @@ CLASSES: dict[str, type] = {
     "kv": agent.KeyValue,
 }
 NOT_CALLED = {
-    "memory": {"init", "close", "backup", "restore", "settle"}
-    | {"remember", "remember_many", "recall", "list", "update", "forget", "count_by"}
-    | {"add", "search", "get_all"},
-    "scope": {"add", "search", "get_all", "delete", "evaluate"},
+    "memory": {"init", "close", "backup", "restore"},
+    "scope": {"evaluate"},
     "kv": {"put", "get", "delete"},
 }
-"""What a server does by itself, and other names of calls in the table: mem0's, old ones, those of
-the default user, and what is made of several."""
+"""What a server does by itself, and what is made of several calls."""
 
 
 class Recipe(MemoryItem):

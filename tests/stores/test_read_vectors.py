@@ -8,7 +8,7 @@ from tests.stores.test_recall_details import LONG, Place, item, place
 
 from orbiter.memory import RedisMemoryStore
 from orbiter.memory.backends.postgres import models
-from orbiter.memory.model.protocols import VectorReader
+from orbiter.memory.model.protocols import DetailStore
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["place", "role_dsn"]
@@ -28,7 +28,7 @@ async def test_vectors_are_read_as_they_were_made_passage_by_passage(place: Plac
 
         found = await store.vectors(["b", "a", "nobody", "c", "a"])
 
-    assert isinstance(store, VectorReader)
+    assert isinstance(store, DetailStore)
     assert found.keys() == {"a", "b"}
     assert numbers(found["a"]) == pytest.approx(EMBEDDINGS.embed("green harbour"), abs=1e-6)
     assert len(found["b"]) > 3 * 4 * 20
@@ -66,4 +66,4 @@ async def test_only_what_is_there_and_as_it_is_has_vectors(place: Place) -> None
 
 
 def test_a_store_without_vectors_says_so() -> None:
-    assert not isinstance(RedisMemoryStore("redis://localhost"), VectorReader)
+    assert not isinstance(RedisMemoryStore("redis://localhost"), DetailStore)

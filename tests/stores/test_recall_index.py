@@ -33,7 +33,6 @@ from orbiter.memory.model.protocols import (
     DetailStore,
     Embeddings,
     LexicalStore,
-    ScoredNeighbours,
     VectorStore,
 )
 from orbiter.memory.model.query import CosineQuery, Query
@@ -159,7 +158,6 @@ async def test_a_store_has_the_capabilities_of_recall(opened: Any) -> None:
     assert isinstance(store, VectorStore)
     assert isinstance(store, DetailStore)
     assert isinstance(store, ConversationStore)
-    assert isinstance(store, ScoredNeighbours)
     assert store.embeddings is None
 
 

@@ -18,7 +18,7 @@ async def test_times_and_ids_have_types(tmp_path: Path) -> None:
         (hit,) = await alice.recall("green", k=1, until="2021-01-01T09:30+01:00")
         assert hit.item == item
         assert len(await alice.recall("tea", k=1, since="2020-01-01")) == 1
-        assert await memory.recall("tea", k=0) == []
+        assert await memory.default_user.recall("tea", k=0) == []
         assert len(await alice.list(limit=1, since=datetime(2020, 1, 1, tzinfo=UTC))) == 1
         assert len(await alice.count_by("a", limit=1, until="2999-01-01")) == 1
         assert await alice.chats(limit=1) == []
@@ -47,8 +47,8 @@ def test_the_blocking_form_takes_the_same(tmp_path: Path) -> None:
         assert [each.id for each in alice.list(limit=1, since="2020-01-01")] == [item.id]
         assert alice.get(hit) == item
         assert len(alice.forget(hit)) == 1
-        memory.remember("black tea", extra={"a": 1})
-        assert len(memory.recall("tea", k=1)) == 1
+        memory.default_user.remember("black tea", extra={"a": 1})
+        assert len(memory.default_user.recall("tea", k=1)) == 1
 
 
 async def test_what_is_no_such_value_is_refused_by_both(tmp_path: Path) -> None:

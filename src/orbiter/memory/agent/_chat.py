@@ -209,7 +209,8 @@ class Chat(ScopedHandle):
                 return ItemList(stored)
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
-        await self._chats.changed(store, [item for item in stored if item.version > 1])
+        if changed := [item for item in stored if item.version > 1]:
+            await self._chats.changed(store, changed)
         return self._said(stored)
 
     def _said(self, stored: list[MemoryItem]) -> ItemList:
@@ -348,18 +349,24 @@ class Chat(ScopedHandle):
                     left = self._left_out(recalled, hits, known)
                     return replace(context, dropped=(*context.dropped, *left))
 
-        context = None
-        if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
-            context = await assemble(None)
+        # Once, as a rule: whether a summary is needed is plain, unless the conversation is about as
+        # long as its part of the budget.
+        fits = budget is None or await apart(is_much_text(said), self._fits, said, budget // 2)
+        context = await assemble(None) if fits else None
         if context is None or any(_is_too_old(each) for each in context.dropped):
-            kept = await self._chats.summaries.find(store, self._scope)
-            if kept is not None:
-                context = await assemble(kept.content)
-                if all(each.section != "conversation" for each in context.dropped):
-                    context = None  # it is shown whole, and needs no summary
-        if context is None:
-            context = await assemble(None)
+            summed_up = await self._summed_up(store, assemble)
+            context = summed_up or context or await assemble(None)
         self._core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
+        return context
+
+    async def _summed_up(
+        self, store: Store, assemble: "Callable[[str], Awaitable[Context]]"
+    ) -> "Context | None":
+        """Return the context with the summary; `None` if there is none, or all is shown whole."""
+        kept = await self._chats.summaries.find(store, self._scope)
+        context = None if kept is None else await assemble(kept.content)
+        if context is None or all(each.section != "conversation" for each in context.dropped):
+            return None
         return context
 
     def _left_out(

@@ -1,14 +1,15 @@
 """`FactsView`: reads what is true in one scope, now or then, as known now or then."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import Time, read_time
 from orbiter.memory.agent.results import FactDict, FactHistory
-from orbiter.memory.agent.runtime import Store
+from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.model.facts import (
     ALWAYS,
@@ -52,8 +53,9 @@ def _now() -> datetime:
 class FactsView(ScopedHandle):
     """What is true in one scope, to be read.
 
-    With *known_at* it is read as it was known then, and later changes are not seen. *clock*
-    tells the time.
+    With *known_at* it is read as it was stored then: with what was forgotten since, and what
+    waited for a review. A store without versions has only the facts of today, and tells from them
+    what was known. *clock* tells the time.
     """
 
     def __init__(
@@ -183,8 +185,8 @@ class FactsView(ScopedHandle):
     ) -> list[FactMemory] | None:
         """Return what decides which assertion of *key* holds then, if the store can tell."""
         store = await self._store()
-        if not isinstance(store, FactIndex) or not _is_key(key):
-            return None
+        if self._known_at is not None or not isinstance(store, FactIndex) or not _is_key(key):
+            return None  # no index holds what was forgotten since
         items = await store.deciding_facts(
             key, metadata=self._scope, as_of=as_of, known_at=known_at
         )
@@ -198,19 +200,25 @@ class FactsView(ScopedHandle):
         where: dict[str, object] = nothing_else(self._scope)
         if key is not None:
             where["fact"] = key
+        search: Callable[..., Awaitable[list[MemoryItem]]] = partial(store.search, status=status)
+        if self._known_at is not None and keeps_versions(store):
+            search = partial(store.as_of, self._known_at)
         facts: list[FactMemory] = []
         before: MemoryItem | None = None
         while True:
-            page = await store.search(
+            page = await search(
                 metadata=self._filter,
                 memory_type="fact",
-                status=status,
                 where=where or None,
                 limit=_PAGE,
                 before=before,
             )
             facts += (
-                item for item in page if isinstance(item, FactMemory) and key in (None, item.key)
+                item
+                for item in page
+                if isinstance(item, FactMemory)
+                and key in (None, item.key)
+                and status in (None, item.status)
             )
             if len(page) < _PAGE:
                 return facts

@@ -3,13 +3,12 @@
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 from orbiter.memory._lazy import missing_extra
 from orbiter.memory.agent._local_engine import LocalEngine
 from orbiter.memory.agent.chat_service import MemorySettings
-from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.hints import CHAT_NAME, unknown_attribute
+from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.interface import (
     DEFAULT_USER,
     Handle,
@@ -18,16 +17,10 @@ from orbiter.memory.agent.interface import (
     check_actor,
     check_source,
     check_user_name,
-    for_user,
-    handle_for,
     operation,
     scope_of,
 )
-from orbiter.memory.agent.keywords import (
-    OwnerNames,
-    ScopeId,
-    checked_keywords,
-)
+from orbiter.memory.agent.keywords import ScopeId, checked_keywords
 from orbiter.memory.agent.runtime import counting_store
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
@@ -47,7 +40,6 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
-    from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent.results import UserPage
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
@@ -90,8 +82,7 @@ class AgentMemory(Handle):
     written or asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one
     with the key in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
-    `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
-    `recall` and others of this object itself: they are the default user's, whom no other sees.
+    `scope("alice")` is Alice's memory; a personal agent that names nobody uses `default_user`.
 
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -217,12 +208,7 @@ class AgentMemory(Handle):
 
     @property
     def default_user(self) -> ScopedMemory:
-        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
-
-        `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
-        this object are its calls. With `user_id=` they are that user's; then `session_id=`,
-        `task_id=` and `agent_id=` may stand beside it, as in `scope`.
-        """
+        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`."""
         return self.scope(DEFAULT_USER)
 
     def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
@@ -230,40 +216,10 @@ class AgentMemory(Handle):
         source = check_source(read_from)
         return ScopedMemory(ScopeSession(self._engine, MemoryMetadata(), check_actor(by), source))
 
-    def events(self) -> EventStream:
-        """Return everything that happens through this object from now on, for `async for`."""
-        return self._engine.events(ScopeSession(self._engine, MemoryMetadata()))
-
-    # A personal agent, which names nobody
-
-    remember = for_user(ScopedMemory.remember)
-    remember_many = for_user(ScopedMemory.remember_many)
-    recall = for_user(ScopedMemory.recall)
-    list = for_user(ScopedMemory.list)
-    count_by = for_user(ScopedMemory.count_by)
-    update = for_user(ScopedMemory.update)
-    forget = for_user(ScopedMemory.forget)
-
-    @checked_keywords("chat", needs=CHAT_NAME)
-    def chat(self, chat_id: ScopeId, **owner: Unpack[OwnerNames]) -> "Chat":
-        """Return the conversation of that name, which may be a new one.
-
-        It is the default user's, or with `user_id=` that user's.
-        """
-        others = dict(owner)
-        handle: ScopedMemory = handle_for(self, others)
-        return handle.chat(chat_id, **others)
-
     if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
 
         def __getattr__(self, name: str) -> object:
-            if name.startswith("_") or not hasattr(ScopedMemory, name):
-                raise unknown_attribute(self, name)
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}; a user's handle has: "
-                f"`memory.scope(user_id=…).{name}`, or for a personal agent "
-                f"`memory.default_user.{name}`"
-            )
+            raise unknown_attribute(self, name, handle=ScopedMemory)
 
     # Letting go
 

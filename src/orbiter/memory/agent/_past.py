@@ -9,15 +9,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent._facts_view import FactsView
-from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import ItemRef, as_id
 from orbiter.memory.agent.results import Page, check_cursor, page_of
-from orbiter.memory.agent.runtime import keeps_versions, versioned
-from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, check_instant, check_size
 from orbiter.memory.text.ranking import MIN_RELEVANCE
 
@@ -27,52 +25,10 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import RecallResult
 
 
-__all__ = ["PastFacts", "PastMemory"]
+__all__ = ["PastMemory"]
 
 
 _PAGE = 1_000
-
-
-class PastFacts(FactsView):
-    """Facts as they were stored at `known_at`; `PastMemory.facts` makes it.
-
-    One that was forgotten since is among them, and what waited for a review then. A store without
-    versions has only those of today, and tells from them what was known then.
-    """
-
-    async def _deciding(self, key: str, as_of: datetime, known_at: datetime) -> None:
-        """Have everything read: no index holds what was forgotten since."""
-
-    async def _read(
-        self, key: str | None = None, *, status: MemoryStatus | None = None
-    ) -> list[FactMemory]:
-        store = await self._store()
-        if self._known_at is None or not keeps_versions(store):
-            return await super()._read(key, status=status)
-        where: dict[str, object] = nothing_else(self._scope)
-        if key is not None:
-            where["fact"] = key
-        facts: list[FactMemory] = []
-        last: MemoryItem | None = None
-        while True:
-            page = await store.as_of(
-                self._known_at,
-                metadata=self._filter,
-                memory_type="fact",
-                where=where or None,
-                limit=_PAGE,
-                before=last,
-            )
-            facts += (
-                item
-                for item in page
-                if isinstance(item, FactMemory)
-                and key in (None, item.key)
-                and status in (None, item.status)
-            )
-            if len(page) < _PAGE:
-                return facts
-            last = page[-1]
 
 
 class PastMemory(ScopedHandle):
@@ -101,7 +57,7 @@ class PastMemory(ScopedHandle):
     @property
     def facts(self) -> "FactsView":
         """What was true then, as it was known then."""
-        return PastFacts(self._session, known_at=self._moment)
+        return FactsView(self._session, known_at=self._moment)
 
     @operation("past.get")
     async def get(self, item_id: ItemRef) -> MemoryItem | None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from orbiter.memory.agent._updates import insert_many
 from orbiter.memory.agent.inputs import derived_id
@@ -13,10 +13,12 @@ from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.audit import silently
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
-from orbiter.memory.model.protocols import reads_newest
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.tasks.offload import apart, is_much_text
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sql.store import SQLMemoryStore
 
 __all__ = [
     "append",
@@ -133,11 +135,10 @@ async def read_window(
 
     A store that can is asked for both in one step: for *limit* items, or as many as *rounds* take.
     """
-    reader = store if reads_newest(store) else None
-    if reader is None:
+    if not _reads_newest(store):
         messages, is_all = await read_back(store, scope, is_enough=is_enough)
     else:
-        page, systems, is_all = await reader.newest_messages(scope, limit=limit, rounds=rounds)
+        page, systems, is_all = await store.newest_messages(scope, limit=limit, rounds=rounds)
         first = [item for item in page if role_of(item) is not None]
         if is_all or await apart(is_much_text(page), is_enough, first):
             return [*systems[::-1], *first[::-1]]
@@ -148,6 +149,10 @@ async def read_window(
     if is_all or not messages:
         return messages
     return [*await system_messages(store, scope, messages[0]), *messages]
+
+
+def _reads_newest(store: Store) -> "TypeGuard[SQLMemoryStore]":
+    return getattr(store, "newest_messages", None) is not None
 
 
 async def read_on(store: Store, scope: MemoryMetadata, after: str) -> list[MemoryItem] | None:

@@ -97,8 +97,7 @@ class Chats:
 
         If these are jobs, what they were to read is found again.
         """
-        said = [item for item in items if role_of(item) is not None]
-        if said:
+        if said := [item for item in items if role_of(item) is not None]:
             await self.summaries.forget(store, said)
         await free_messages(store, items)
 

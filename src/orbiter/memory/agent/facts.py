@@ -24,7 +24,6 @@ from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
     QueryError,
-    UnsupportedError,
     VersionConflict,
 )
 from orbiter.memory.model.copying import copy_item
@@ -66,7 +65,7 @@ Source = MemoryItem | Sequence[MemoryItem] | str
 
 
 class Facts(FactsView):
-    """What is true in one scope; `ScopedMemory.facts` makes it. With *known_at*, only to read."""
+    """What is true in one scope; `ScopedMemory.facts` makes it."""
 
     # Changing
 
@@ -92,7 +91,7 @@ class Facts(FactsView):
         source added. A value that was valid once, and has ended, is recorded, and `conflicts`
         shows it.
         """
-        store = await self._writable()
+        store = await self._store()
         ids, extra = await self._provenance(store, source, importance)
         require_text("key", key)
         if value is None:
@@ -141,7 +140,7 @@ class Facts(FactsView):
         A value that begins later is still true from its time on. Returns `None` if nothing is true
         of the key then or later; where something is true only later, it is a `QueryError`.
         """
-        store = await self._writable()
+        store = await self._store()
         ids, extra = await self._provenance(store, source, None)
         facts = await self._read(require_text("key", key))
         now = self._after(facts)
@@ -170,7 +169,7 @@ class Facts(FactsView):
         Where several said just the same at once, all of that is retracted.
         """
         require_text("key", key)
-        store = await self._writable()
+        store = await self._store()
         tries = _TRIES
         while True:
             facts = await self._read(key)
@@ -197,7 +196,7 @@ class Facts(FactsView):
     @operation("facts.retract")
     async def retract(self, fact_id: ItemRef) -> FactMemory:
         """Retract an assertion that was wrong: as known from now on, it was never valid."""
-        store = await self._writable()
+        store = await self._store()
         stored = await self._find(store, as_id(fact_id))
         if stored.status is not MemoryStatus.ACCEPTED:
             raise QueryError(f"`{stored.id}` is not an accepted fact; use `discard` for a draft")
@@ -221,7 +220,7 @@ class Facts(FactsView):
         that adds or removes a value is discarded, too: what is returned has all values then. So is
         one with nothing to remove or to end, which is returned itself.
         """
-        store = await self._writable()
+        store = await self._store()
         draft = await self._find(store, as_id(fact_id))
         if draft.status is MemoryStatus.ACCEPTED:
             return draft
@@ -254,7 +253,7 @@ class Facts(FactsView):
     @operation("facts.discard")
     async def discard(self, fact_id: ItemRef) -> FactMemory:
         """Discard a draft; the same messages do not propose it again."""
-        store = await self._writable()
+        store = await self._store()
         stored = await self._find(store, as_id(fact_id))
         if stored.status is MemoryStatus.DISCARD:
             return stored
@@ -288,7 +287,7 @@ class Facts(FactsView):
         discarded, retracted or forgotten. What no time is given for is taken for a draft that
         waits for the same value.
         """
-        store = await self._writable()
+        store = await self._store()
         said = [source] if isinstance(source, MemoryItem) else list(source)
         ids, extra = await self._provenance(store, said, None)
         if not ids:
@@ -342,13 +341,6 @@ class Facts(FactsView):
         return made
 
     # How it is done
-
-    async def _writable(self) -> Store:
-        if self._known_at is not None:
-            raise UnsupportedError(
-                "this is a view of the past, which is read-only; use `facts` of the current memory"
-            )
-        return await self._store()
 
     def _storable(self, key: str, value: object) -> Json:
         """Return what is stored of *value*, which is compared with what was stored before."""

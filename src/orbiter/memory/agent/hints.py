@@ -32,67 +32,53 @@ CHAT_NAME = 'a name, such as `chat("main")`; `chats()` lists those there are'
 """What a call of `chat` needs."""
 
 _MEANINGS = {
-    "k": "count limit max max_items max_results n n_results num num_results number results size "
-    "top top_k topk",
-    "limit": "count k max max_items max_results n n_results num num_results number results size "
-    "top top_k topk",
-    "what": "content contents document message messages text texts",
-    "query": "content q question search text",
-    "task": "content message q query question text",
+    # Arguments
+    "rounds": "last n turns",
+    "budget": "limit max_length max_tokens n size tokens",
+    "k limit memory_limit": "k limit count max max_results memories n n_results num size top top_k",
+    "query task": "content message q query question search text",
+    "what": "content message messages text texts",
     "where": "filter filters",
-    "min_relevance": "cutoff min_score min_similarity score score_threshold similarity threshold",
-    "memory_type": "category kind kinds memory_types type types",
-    "since": "after from_date start start_date",
-    "until": "before end end_date to_date",
+    "min_relevance": "min_score score score_threshold similarity threshold",
+    "memory_type tags": "category kind type",
+    "since": "after from_date start",
+    "until": "before end to_date",
     "cursor": "offset page skip",
-    "tags": "category kind label labels type",
+    "tags": "label labels",
     "extra": "meta metadata",
     "session_id": "run_id",
     "importance": "priority weight",
-    "created_at": "at date datetime time timestamp when",
+    "created_at": "at date time timestamp when",
     "expires": "expire expires_at expires_in expiry ttl",
     "idempotency_key": "id key",
-    "budget": "limit max max_length max_tokens n size token_budget token_limit tokens",
-    "rounds": "count k last n turns",
-    "memory_limit": "k memories n_results top_k",
     "format": "provider",
-    "chat": "chat_id conversation conversation_id session session_id thread thread_id",
-}
-"""What else people call a keyword; a call that has it answers with its name."""
-
-_CALLS = {
-    "put": "add remember save set store update upsert write",
-    "add": "add_ai_message add_message add_messages add_user_message append log say send write",
+    "chat": "conversation session session_id thread thread_id",
+    # Methods
+    "put add remember": "add add_message add_user_message append insert save set store update",
     "remember_many": "add_documents add_many add_texts",
-    "scope": "for_user user with_user",
-    "chat": "conversation session thread",
-    "flush": "ready wait",
-    "remember": "add insert memorize save store write",
-    "recall": "ask find get_relevant_documents invoke query retrieve search similarity_search",
-    "end": "delete forget pop remove unset",
-    "forget": "clear delete delete_all discard pop remove reset",
+    "recall": "ask find get_relevant_documents query retrieve search similarity_search",
+    "end forget": "clear delete delete_all pop remove reset",
+    "all list": "find_all get_all items list values",
     "messages": "get_messages history",
-    "all": "items list values",
-    "list": "all find_all get_all items",
+    "scope": "for_user user",
+    "flush": "ready wait",
 }
-"""What else people call a method; a handle that has it answers with its name."""
+"""What other libraries call our arguments and methods; the first of ours that there is is named."""
 
 _WAYS = {
-    "ScopedMemory": (
-        ("count size total", "`stats().items` counts memories, `count_by(field)` by a field"),
-        (
-            "build_context context get_context prompt",
-            "`chat(name).context(task)` builds one; a new name gives memories alone",
+    "ScopedMemory": {
+        "count size total": "`stats().items` counts memories, `count_by(field)` by a field",
+        "build_context context get_context prompt": (
+            "`chat(name).context(task)` builds one; a new name gives memories alone"
         ),
-        ("dump export save_to to_file", "`orbiter.memory.transfer.export_file(alice, path)`"),
-        ("import_ load load_from", "`orbiter.memory.transfer.import_file(alice, path)`"),
-    ),
-    "Chat": (
-        (
-            "clear delete erase forget remove reset",
-            'the handle of its user forgets it: `forget(where={"session_id": chat.id})`',
+        "dump export save_to to_file": "`orbiter.memory.transfer.export_file(alice, path)`",
+        "import_ load load_from": "`orbiter.memory.transfer.import_file(alice, path)`",
+    },
+    "Chat": {
+        "clear delete erase forget remove reset": (
+            'the handle of its user forgets it: `forget(where={"session_id": chat.id})`'
         ),
-    ),
+    },
 }
 """What is done otherwise, by the class that somebody looked for it in."""
 
@@ -114,7 +100,8 @@ def _most_alike(name: str, names: Sequence[str]) -> str | None:
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
     """Return which of *names* somebody who wrote *name* most likely meant, if any."""
-    meant = (each for each in names if name in _MEANINGS.get(each, "").split())
+    ours = (each for each, others in _MEANINGS.items() if name in others.split())
+    meant = (each for row in ours for each in row.split() if each in names)
     return next(meant, None) or _most_alike(name, names)
 
 
@@ -156,21 +143,35 @@ def too_many_values(
     return TypeError(f"`{call}` takes {values}, not {len(args)}; {way}")
 
 
-def unknown_attribute(handle: object, name: str) -> AttributeError:
-    """Return the error for what *handle* does not have, with what it is called here, if it is."""
-    cls = type(handle)
-    text = f"{cls.__name__!r} object has no attribute {name!r}"
-    way = next((text for names, text in _WAYS.get(cls.__name__, ()) if name in names.split()), "")
-    if way:
-        text += f"; {way}"
-    elif not name.startswith("_"):
-        own = [each for each in dir(cls) if not each.startswith("_")]
-        meant = next(
-            (each for each in _CALLS if each in own and name in _CALLS[each].split()), None
-        )
-        if meant := meant or _most_alike(name, own):
-            text += f"; did you mean `{meant}`?"
-    return AttributeError(text)  # without `name`, or Python would suggest another one behind it
+def unknown_attribute(owner: object, name: str, *, handle: type | None = None) -> AttributeError:
+    """Return the error for what *owner* does not have, with what it is called here, if it is.
+
+    *handle* is what *owner* makes for each user, which may have it.
+    """
+    text = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    way = None if name.startswith("_") else _way_to(type(owner), name, handle)
+    # Without `name`, or Python would suggest another one behind it.
+    return AttributeError(f"{text}; {way}" if way else text)
+
+
+def _way_to(cls: type, name: str, handle: type | None) -> str | None:
+    for names, way in _WAYS.get(cls.__name__, {}).items():
+        if name in names.split():
+            return way
+    if handle is not None and hasattr(handle, name):
+        theirs: str | None = name
+    elif meant := nearest(name, _public(cls)):
+        return f"did you mean `{meant}`?"
+    else:
+        theirs = nearest(name, _public(handle)) if handle is not None else None
+    return theirs and (
+        f"a user's handle has: `memory.scope(user_id=…).{theirs}`, or for a personal agent "
+        f"`memory.default_user.{theirs}`"
+    )
+
+
+def _public(cls: type) -> list[str]:
+    return [each for each in dir(cls) if not each.startswith("_")]
 
 
 # Filters that nothing can match

@@ -300,12 +300,9 @@ def _read_all(
             continue
         if open_calls is not None:
             open_calls.speak()
-        if as_human:
-            check_text(thing)
-            items.append(item_of_text(HumanMemory, thing, within(scope, None, extra)))
-        else:
-            check_text(thing)
-            items.append(item_of_text(MemoryItem, thing, within(scope, None, extra)))
+        check_text(thing)
+        kind = HumanMemory if as_human else MemoryItem
+        items.append(item_of_text(kind, thing, within(scope, None, extra)))
     return items + _read_together(messages, scope, extra, format, open_calls)
 
 
@@ -484,8 +481,10 @@ def _with_speaker(item: MemoryItem) -> MemoryItem:
 
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
-    check_shapes(item.metadata.extra)
-    own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
+    own = item.metadata
+    if own.extra:
+        check_shapes(own.extra)
+        own = own.model_copy(update={"extra": _sourced(own.extra)})
     for name in SCOPE_FIELDS:
         if getattr(own, name) == "":
             raise QueryError(f"the item's `{name}` is empty; give a name, or leave it `None`")

@@ -6,7 +6,6 @@ written, the client's `RemoteEngine` sends its name and arguments. What is no op
 the store gets it from the engine, and one without a store refuses.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache, wraps
@@ -17,16 +16,12 @@ from typing import (
     Concatenate,
     NamedTuple,
     ParamSpec,
-    Protocol,
     TypeVar,
-    overload,
 )
 
 from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.keywords import (
     ArgumentReader,
-    Keywords,
-    OwnerNames,
     ScopeId,
     as_name,
     check_keywords_of,
@@ -53,8 +48,6 @@ __all__ = [
     "check_actor",
     "check_source",
     "check_user_name",
-    "for_user",
-    "handle_for",
     "operation",
     "scope_of",
     "session_of",
@@ -62,7 +55,6 @@ __all__ = [
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
 _HandleT = TypeVar("_HandleT", bound="Handle")
 
 
@@ -236,68 +228,6 @@ def operation(
         return perform
 
     return decorate
-
-
-def handle_for(memory: Any, kwargs: dict[str, Any]) -> Any:
-    """Return the handle that *kwargs* of a call name, and take those names out of them.
-
-    Without `user_id` it is the default user's, and other ids stay, to be refused: a session alone
-    would be that of everyone. Nor may a `user_id` be `None`, as a variable happens to be.
-    """
-    if "user_id" not in kwargs:
-        return memory.default_user
-    ids = {name: kwargs.pop(name) for name in SCOPE_FIELDS if name in kwargs}
-    if ids["user_id"] is None:
-        raise QueryError("`user_id` is None; name a user, or leave it out for the default user")
-    return memory.scope(**ids)
-
-
-class _UserCall(Protocol[_P, _T_co]):
-    """A call of a handle that may say whose it is; type checkers know no other way to add that."""
-
-    @overload
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T_co]: ...
-
-    @overload
-    def __call__(
-        self, *args: Any, user_id: ScopeId, **kwargs: Any
-    ) -> Coroutine[Any, Any, _T_co]: ...
-
-
-class _UserMethod(Protocol[_P, _T_co]):
-    """What a class has for `_UserCall` of its objects: a function, as Python binds it."""
-
-    def __get__(self, memory: object, cls: type | None = None) -> _UserCall[_P, _T_co]: ...
-
-
-def for_user(
-    method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
-) -> _UserMethod[_P, _T]:
-    """Return a call of a handle as one of `AgentMemory`: `handle_for` says whose it is."""
-    keywords: list[Keywords] = []  # as of an operation
-
-    @wraps(method)
-    async def call(memory: Any, /, *args: Any, **kwargs: Any) -> _T:
-        if not keywords:
-            keywords.append(Keywords(method.__name__, call))
-        keywords[0].check(kwargs)
-        return await method(handle_for(memory, kwargs), *args, **kwargs)
-
-    call.__signature__ = _with_owner(method)  # type: ignore[attr-defined]  # as `inspect` reads it
-    return call  # type: ignore[return-value]  # of the type that is bound; mypy sees a function
-
-
-def _with_owner(method: Callable[..., object]) -> inspect.Signature:
-    """Return the signature of *method* with the keywords that say whose memory is meant."""
-    own = inspect.signature(method)
-    parameters = list(own.parameters.values())
-    is_open = parameters[-1].kind is inspect.Parameter.VAR_KEYWORD  # other names of a keyword
-    names = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind)
-        for name, kind in OwnerNames.__annotations__.items()
-    ]
-    place = len(parameters) - is_open
-    return own.replace(parameters=[*parameters[:place], *names, *parameters[place:]])
 
 
 def session_of(handle: ScopedHandle) -> ScopeSession:

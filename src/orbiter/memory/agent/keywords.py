@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, get_args, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -24,7 +24,6 @@ __all__ = [
     "ArgumentReader",
     "ItemRef",
     "Keywords",
-    "OwnerNames",
     "ScopeId",
     "Time",
     "as_bound",
@@ -65,15 +64,6 @@ class _Hit(Protocol):
 
 ItemRef = str | MemoryItem | _Hit
 """What names a memory: its id, itself, or a hit of recall."""
-
-
-class OwnerNames(TypedDict, total=False):
-    """Whose it is, if not the default user's."""
-
-    user_id: ScopeId
-    session_id: ScopeId
-    task_id: ScopeId
-    agent_id: ScopeId
 
 
 _DATETIME = lazy_pattern(r"(?<!\w)datetime(?![.\w])")

@@ -5,14 +5,14 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 """
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from orbiter.memory._lazy import load_adapter
-from orbiter.memory.agent._maintenance import MaintenanceMixin, time_span
 from orbiter.memory.agent._updates import (
     change,
     edit_of,
@@ -25,8 +25,10 @@ from orbiter.memory.agent._updates import (
     remove,
     restore,
     tag_change,
+    versions,
 )
-from orbiter.memory.agent.extraction_jobs import without_jobs
+from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.extraction_jobs import JOB, without_jobs
 from orbiter.memory.agent.hints import CHAT_NAME, advised
 from orbiter.memory.agent.inputs import (
     Given,
@@ -37,13 +39,16 @@ from orbiter.memory.agent.inputs import (
     read_flag,
     read_many,
 )
-from orbiter.memory.agent.interface import operation
+from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.keywords import (
     ItemRef,
     ScopeId,
     Time,
+    as_bound,
     as_id,
     checked_keywords,
+    question_pairs,
+    read_time,
     rows_as_items,
 )
 from orbiter.memory.agent.runtime import (
@@ -51,15 +56,18 @@ from orbiter.memory.agent.runtime import (
     as_stored,
     check_are_ids,
     check_ids,
+    counting_store,
     find,
     ids_of,
     is_known,
+    keeps_versions,
     versioned,
 )
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.episode import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import INDEXED_BY, MemoryItem, MemoryStatus
-from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.query import Query, check_size, require_text
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, track
 from orbiter.memory.text.ranking import MIN_RELEVANCE
@@ -67,14 +75,42 @@ from orbiter.memory.text.redaction import clean_item
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent.results import ForgetResult, ItemList, Page
+    from orbiter.memory.agent._kv import KeyValue
+    from orbiter.memory.agent._past import PastMemory
+    from orbiter.memory.agent.eviction import EvictionResult
+    from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.agent.results import (
+        ChatList,
+        EvaluatedQuestion,
+        Evaluation,
+        ForgetResult,
+        ItemList,
+        Page,
+        ScopeStats,
+        VersionList,
+    )
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.messages import Format
     from orbiter.memory.model.trust import Trust
+    from orbiter.memory.model.value_counts import ValueCount
     from orbiter.memory.recall import RecallMode, RecallResult
 
 __all__ = ["ScopedMemory", "sign_writes"]
 
 _Client = TypeVar("_Client")
+
+PAIRS = 'questions with their answers, such as `[("Where does Ann live?", "Oslo")]`'
+"""What a call of `evaluate` needs."""
+
+
+class _TimeSpan(TypedDict):
+    since: datetime | None
+    until: datetime | None
+
+
+def _time_span(since: Time | None, until: Time | None) -> _TimeSpan:
+    """Return both bounds as a store takes them."""
+    return {"since": as_bound("since", since), "until": as_bound("until", until)}
 
 
 def _ids(hits: "RecallResult") -> list[str]:
@@ -92,7 +128,7 @@ def sign_writes(handle: "ScopedMemory", source: str) -> "ScopedMemory":
     return ScopedMemory(handle._session._replace(scope=signed))  # noqa: SLF001 - of this class
 
 
-class ScopedMemory(MaintenanceMixin):
+class ScopedMemory(ScopedHandle):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
     def _address(self) -> tuple[str, dict[str, object]]:
@@ -271,7 +307,7 @@ class ScopedMemory(MaintenanceMixin):
             k=k,
             mode=mode,
             memory_type=memory_type,
-            **time_span(since, until),
+            **_time_span(since, until),
             where=where,
             recency_weight=recency_weight,
             half_life_hours=half_life_hours,
@@ -385,7 +421,7 @@ class ScopedMemory(MaintenanceMixin):
         items: builtins.list[MemoryItem] = []
         # What waits to be extracted goes with its conversation, but says nothing by itself.
         what = without_jobs(where, memory_type) if query else where
-        condition = Query(query, self._filter, memory_type, where=what, **time_span(since, until))
+        condition = Query(query, self._filter, memory_type, where=what, **_time_span(since, until))
         ids = None if item is None else ids_of(item)
         if permanently:
             from orbiter.memory.agent._erase import erase_items  # noqa: PLC0415 - seldom needed
@@ -455,7 +491,7 @@ class ScopedMemory(MaintenanceMixin):
             metadata=self._filter,
             memory_type=memory_type,
             status=status,
-            **time_span(since, until),
+            **_time_span(since, until),
             where=without_jobs(where, memory_type),
             limit=limit + 1 if limit else 0,
             before=last,
@@ -469,6 +505,26 @@ class ScopedMemory(MaintenanceMixin):
                 page.ended = await ended(store, self._filter, page)
         return page
 
+    # The past
+
+    @operation("history")
+    async def history(self, item_id: ItemRef) -> "VersionList":
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+        from orbiter.memory.agent.results import VersionList  # noqa: PLC0415
+
+        store = await self._store()
+        past = await versions(store, self._scope, as_id(item_id), "reading the past")
+        return VersionList(past)
+
+    def as_of(self, moment: Time) -> "PastMemory":
+        """Return everything of this scope as it was stored at *moment*, to be read only.
+
+        What was purged, erased or has expired since is gone from the past, too.
+        """
+        from orbiter.memory.agent._past import PastMemory  # noqa: PLC0415
+
+        return PastMemory(self._session, read_time("moment", moment))
+
     # Conversations
 
     @checked_keywords("chat", needs=CHAT_NAME)
@@ -481,6 +537,24 @@ class ScopedMemory(MaintenanceMixin):
         from orbiter.memory.agent._chat import Chat  # noqa: PLC0415 - not everyone talks
 
         return Chat(self._session, self, chat_id)
+
+    @operation("chats")
+    async def chats(
+        self,
+        *,
+        query: str = "",
+        limit: int = 50,
+    ) -> "ChatList":
+        """Return the conversations of this scope, most recent first.
+
+        With *query*, those whose title or name contains it, in any case of letters.
+        """
+        from orbiter.memory.agent.chat_history import list_chats  # noqa: PLC0415
+        from orbiter.memory.agent.results import ChatList  # noqa: PLC0415
+
+        check_size("limit", limit)
+        store = await self._store()
+        return ChatList(await list_chats(store, self._filter, query=query, limit=limit))
 
     def wrap(
         self,
@@ -499,3 +573,220 @@ class ScopedMemory(MaintenanceMixin):
         options = {"chat": chat, "budget": budget, "memory_limit": memory_limit, "active": active}
         wrapped: _Client = load_adapter("wrap")(client, self, **options)
         return wrapped
+
+    # What else it holds
+
+    @property
+    def facts(self) -> "Facts":
+        """What is known to be true in this scope, since when, and what was true before."""
+        from orbiter.memory.agent.facts import Facts  # noqa: PLC0415
+
+        return Facts(self._session)
+
+    @property
+    def kv(self) -> "KeyValue":
+        """Bytes under a path and a key, for what a program must find again exactly."""
+        from orbiter.memory.agent._kv import KeyValue  # noqa: PLC0415
+
+        return KeyValue(self._session)
+
+    @property
+    def activity(self) -> "ShortTermMemoryManager":
+        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
+        return self._engine.core_for("activity").activity(activity_name(self._scope))
+
+    def events(self) -> EventStream:
+        """Return what happens in this scope from now on, for `async for`."""
+        return self._engine.events(self._session)
+
+    # Counts and quality
+
+    @operation("count_by")
+    async def count_by(
+        self,
+        field: str,
+        *,
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        limit: int = 100,
+    ) -> "builtins.list[ValueCount]":
+        """Return the values of *field* in this scope, most frequent first, each with its count.
+
+        *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
+        key of `metadata.extra`, such as `tags` or `source`. A list counts by its elements, so that
+        `where={field: value}` finds as many memories as are counted. The other arguments narrow it
+        down as in `list`.
+        """
+        check_size("limit", limit)
+        return await counting_store(await self._store()).count_by(
+            field,
+            metadata=self._filter,
+            memory_type=memory_type,
+            **_time_span(since, until),
+            where=without_jobs(where, memory_type),
+            limit=limit,
+        )
+
+    @operation("stats")
+    async def stats(self) -> "ScopeStats":
+        """Return how many memories there are in this scope."""
+        from orbiter.memory.agent.results import ScopeStats  # noqa: PLC0415
+
+        store = await self._store()
+        if keeps_versions(store):
+            return ScopeStats(*await store.counts(metadata=self._filter, with_jobs=False))
+        # One call for one instant: a count of jobs beside it may be of another.
+        by_type = await counting_store(store).count_by(
+            "memory_type", metadata=self._filter, limit=sys.maxsize
+        )
+        return ScopeStats(sum(each.items for each in by_type if each.value != JOB), None)
+
+    @checked_keywords("evaluate", needs=PAIRS)
+    async def evaluate(
+        self,
+        questions: Iterable[tuple[str, ItemRef] | Mapping[str, object]] | Mapping[str, ItemRef],
+        *,
+        k: int = 10,
+        mode: "RecallMode" = "hybrid",
+        where: Where | None = None,
+        min_relevance: float = MIN_RELEVANCE,
+    ) -> "Evaluation":
+        """Recall for each question, and return how often the answer was among the first *k* hits.
+
+        Each comes with what answers it: a text that the memory contains, in any case of letters,
+        or the memory or its id. A table has these in its first two columns, or in `question` and
+        `expected`. No model is asked, and nothing is changed. *mode*, *where* and *min_relevance*
+        are those of `recall`.
+        """
+        from orbiter.memory.agent.results import Evaluation  # noqa: PLC0415
+
+        pairs = question_pairs(questions)
+        for place, pair in enumerate(pairs):
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not is_pair or not isinstance(pair[0], str):
+                raise QueryError(
+                    f"question {place} must be a pair of a question and what answers it, such as "
+                    f'("Where does Ann live?", "Oslo"), not {pair!r}'
+                )
+        ask = partial(self.recall, k=k, mode=mode, where=where, min_relevance=min_relevance)
+        return Evaluation([await self._evaluated(ask, *pair) for pair in pairs], k=k)
+
+    async def _evaluated(
+        self, ask: "Callable[[str], Awaitable[RecallResult]]", question: str, answer: ItemRef
+    ) -> "EvaluatedQuestion":
+        from orbiter.memory.agent.results import EvaluatedQuestion  # noqa: PLC0415
+
+        expected = require_text("expected", as_id(answer))
+        hits = await ask(question)
+        text = expected.casefold()
+
+        def answers(item: MemoryItem) -> bool:
+            return item.id == expected or text in item.content.casefold()
+
+        places = [
+            place for place, hit in enumerate(hits) if any(map(answers, (hit.item, *hit.repeats)))
+        ]
+        is_stored = bool(places) or await self.get(expected) is not None
+        is_stored = is_stored or bool(await self.list(query=expected, limit=1))
+        return EvaluatedQuestion(
+            question,
+            expected,
+            rank=places[0] + 1 if places else None,
+            relevance=hits[places[0]].relevance if places else None,
+            first=hits[0].content if hits else "",
+            is_stored=is_stored,
+        )
+
+    # Upkeep
+
+    @operation("evict")
+    async def evict(
+        self,
+        *,
+        max_items: int | None = None,
+        max_bytes: int | None = None,
+        duplicates: bool = False,
+        half_life_hours: float = 24.0 * 90,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> "EvictionResult":
+        """Forget the least valuable memories until the budget is kept; return which, and why.
+
+        The worth of a memory is its importance, halved every *half_life_hours*. What has the
+        importance 1, facts that hold and system messages stay; a tool group goes whole. With
+        *duplicates*, of memories that say the same only the first stays. `restore` brings a
+        memory back. With *dry_run* nothing is forgotten. *progress* is called with memories read
+        and memories to read.
+        """
+        from orbiter.memory.agent.eviction import evict  # noqa: PLC0415
+
+        with track(progress):
+            return await evict(
+                self._session,
+                max_items=max_items,
+                max_bytes=max_bytes,
+                duplicates=duplicates,
+                half_life_hours=half_life_hours,
+                dry_run=dry_run,
+            )
+
+    @operation("duplicates")
+    async def duplicates(
+        self, *, progress: Progress | None = None
+    ) -> builtins.list[tuple[MemoryItem, ...]]:
+        """Return groups of memories that say the same, the first of each group first.
+
+        *progress* is called with memories read and memories in all.
+        """
+        from orbiter.memory.agent.eviction import duplicates  # noqa: PLC0415
+
+        with track(progress):
+            return await duplicates(self._session)
+
+    @operation("quarantine")
+    async def quarantine(
+        self, source: str, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> "ForgetResult":
+        """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
+
+        `release` brings back what was hidden; `undo` forgets what it added and restores what it
+        changed.
+        *progress* is called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import quarantine  # noqa: PLC0415
+
+        with track(progress):
+            return await quarantine(self._session, source, dry_run=dry_run)
+
+    @operation("release")
+    async def release(self, source: str, *, progress: Progress | None = None) -> int:
+        """Bring back what `quarantine` has hidden of *source*; return how many memories.
+
+        *progress* is called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import release  # noqa: PLC0415
+
+        with track(progress):
+            return await release(self._session, source)
+
+    @operation("undo")
+    async def undo(
+        self,
+        source: str,
+        *,
+        since: Time | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> "ForgetResult":
+        """Undo everything that *source* added or changed, or did so *since* then.
+
+        What it added is forgotten, what it changed is again what it was before. *progress* is
+        called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import undo  # noqa: PLC0415
+
+        with track(progress):
+            start = as_bound("since", since)
+            return await undo(self._session, source, since=start, dry_run=dry_run)

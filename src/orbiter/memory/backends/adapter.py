@@ -7,7 +7,7 @@ removing a single item, is refused with the name of the method that is missing.
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
@@ -32,12 +32,7 @@ from orbiter.memory.model.copying import validated_copy
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import (
-    BatchStore,
-    BulkDeleteStore,
-    ConversationIndex,
     Embeddings,
-    InsertStore,
-    Lifecycle,
     MemoryStore,
 )
 from orbiter.memory.model.query import Cursor, Order, Query, check_order, check_size
@@ -141,15 +136,20 @@ class StoreAdapter(AsyncContextStore):
         model = getattr(self.store, "embeddings", None)
         return model if isinstance(model, Embeddings) else None
 
+    def _own(self, name: str) -> Callable[..., Awaitable[Any]] | None:
+        """Return the store's own method of that name, if it has one."""
+        method: Callable[..., Awaitable[Any]] | None = getattr(self.store, name, None)
+        return method
+
     async def init(self) -> None:
         """Open the store, if it is one that is opened."""
-        if isinstance(self.store, Lifecycle):
-            await self.store.init()
+        if opens := self._own("init"):
+            await opens()
 
     async def close(self) -> None:
         """Close the store, if it is one that is closed."""
-        if isinstance(self.store, Lifecycle):
-            await self.store.close()
+        if closes := self._own("close"):
+            await closes()
 
     # Writing
 
@@ -190,8 +190,8 @@ class StoreAdapter(AsyncContextStore):
 
         The ids of removed items are used while this object lives.
         """
-        if isinstance(self.store, InsertStore):
-            return await self.store.insert(items)
+        if insert := self._own("insert"):
+            return bool(await insert(items))
         check_several(items)
         taken = [validated_copy(item) for item in items]
         ids = check_different([item.id for item in taken])
@@ -203,8 +203,8 @@ class StoreAdapter(AsyncContextStore):
 
     async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
         """Return those of *item_ids* that are used, as `insert` means it."""
-        if isinstance(self.store, InsertStore):
-            return await self.store.used_ids(item_ids)
+        if used_ids := self._own("used_ids"):
+            return set(await used_ids(item_ids))
         return await self._used(check_several_ids(item_ids))
 
     async def delete_many(self, item_ids: Sequence[str]) -> int:
@@ -217,18 +217,18 @@ class StoreAdapter(AsyncContextStore):
         return len(there)
 
     def _deletes_single(self) -> bool:
-        return isinstance(self.store, BulkDeleteStore) or hasattr(self.store, "delete")
+        return bool(self._own("delete_many") or self._own("delete"))
 
     async def _delete(self, item_ids: Sequence[str]) -> None:
-        if isinstance(self.store, BulkDeleteStore):
-            await self.store.delete_many(item_ids)
-        elif delete := getattr(self.store, "delete", None):
+        if delete_many := self._own("delete_many"):
+            await delete_many(item_ids)
+        elif delete := self._own("delete"):
             for item_id in item_ids:
                 await delete(item_id)
         elif item_ids:
             raise UnsupportedError(
                 f"`{store_name(self)}` cannot remove single items; give it a "
-                "`delete_many`, as `BulkDeleteStore` has"
+                "`delete_many`, as `AgentStore` has"
             )
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
@@ -271,8 +271,8 @@ class StoreAdapter(AsyncContextStore):
         return [item for item in items if item and Query(metadata=scope).matches(item)]
 
     async def _write(self, items: Sequence[MemoryItem]) -> None:
-        if isinstance(self.store, BatchStore):
-            await self.store.add_many(items)
+        if add_many := self._own("add_many"):
+            await add_many(items)
         else:
             for item in items:
                 await self.store.add(item)
@@ -333,8 +333,8 @@ class StoreAdapter(AsyncContextStore):
         self, *, metadata: MemoryMetadata | None = None, limit: int = 50
     ) -> list[ConversationInfo]:
         """Return at most *limit* conversations that match *metadata*, most recent first."""
-        if isinstance(self.store, ConversationIndex):
-            return await self.store.conversations(metadata=metadata, limit=limit)
+        if conversations := self._own("conversations"):
+            return list(await conversations(metadata=metadata, limit=limit))
         check_size("limit", limit)
         return list_conversations(reversed(await self._all(metadata)))[:limit]
 

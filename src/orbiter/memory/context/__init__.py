@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.context._layout import PRIORITY, Draft, compose
+from orbiter.memory.context._prices import Costs, Section
 from orbiter.memory.context._section_sources import (
     ConversationSource,
     Recall,
@@ -22,7 +23,7 @@ from orbiter.memory.context._section_sources import (
     read_recent,
     recall,
 )
-from orbiter.memory.context._sections import Costs, Parts, Section
+from orbiter.memory.context._visible import Parts
 from orbiter.memory.context.entries import (
     Dropped,
     Interaction,

@@ -4,27 +4,13 @@ Stable parts first: persona, summary, conversation; then what was recalled for t
 alone; the task last. Sums are of parts and err high; the whole is counted before it leaves.
 """
 
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain
 
-from orbiter.memory.context._sections import (
-    TASK,
-    Block,
-    Costs,
-    Parts,
-    Prices,
-    Section,
-    Shorten,
-    find_visible,
-    join,
-    share_of,
-    shortened_round,
-    spoken_cost,
-)
+from orbiter.memory.context._prices import TASK, Block, Costs, Prices, Section, join
+from orbiter.memory.context._rounds import fit_rounds, flat, share_of
+from orbiter.memory.context._visible import Parts, find_visible
 from orbiter.memory.context.entries import (
     Candidate,
     Dropped,
@@ -36,12 +22,8 @@ from orbiter.memory.context.entries import (
     speaker,
 )
 from orbiter.memory.context.prompt_fence import closing_line
-from orbiter.memory.conversation.tokens import (
-    CONVERSATION_TOKENS,
-    MESSAGE_TOKENS,
-    TokenCounter,
-)
-from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_units
+from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, MESSAGE_TOKENS, TokenCounter
+from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
 from orbiter.memory.messages.costs import has_media, sent_tokens
@@ -51,119 +33,7 @@ from orbiter.memory.model.items import (
     MemoryItem,
     MemoryMetadata,
     SystemMemory,
-    role_of,
 )
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _as_it_is(_unit: Unit, _room: int) -> Unit | None:
-    return None
-
-
-def fit_rounds(
-    units: Sequence[Unit],
-    room: int,
-    *,
-    cost: Callable[[MemoryItem], int],
-    shorten: Shorten = _as_it_is,
-) -> list[MemoryItem]:
-    """Return the newest rounds that fit in *room* tokens, oldest first, system messages included.
-
-    A window that loses one round with every turn begins differently each time, and no provider's
-    cache can use it again. So of the rounds that keep at least half of the room filled, the window
-    starts at the one that begins at the *roundest* moment: the same start serves for many turns,
-    whoever asks, however much of the conversation was read, and nothing is remembered for it.
-
-    A round that would not fit even alone is shortened, if more than half of the room would stay
-    empty without it.
-    """
-    items = [item for unit in units for item in unit]
-    systems = [item for item in items if role_of(item) == "system"]
-    left = room - sum(map(cost, systems))
-    rounds = list(_rounds(units))
-    starts: dict[int, int] = {}
-    total = 0
-    for number in range(len(rounds) - 1, -1, -1):
-        first = rounds[number][0]
-        tokens = spoken_cost(rounds[number], cost)
-        if tokens > left and 2 * total < left:
-            short = shortened_round(rounds, number, left - total, cost=cost, shorten=shorten)
-            rounds[number] = short or rounds[number]
-            tokens = spoken_cost(rounds[number], cost)
-        total += tokens
-        if total > left:
-            break
-        starts[number] = total
-        if role_of(rounds[number][0][0]) != role_of(first[0]):
-            break  # an older question would pass for the one that is left out
-    if rounds and not starts:  # not even the newest round fits
-        return _without_half(_trimmed(items, room, cost), _flat(rounds[-1]))
-    filled = [number for number, kept in starts.items() if kept * 2 >= left]
-    start = min(starts, default=0)
-    if filled and start:  # else all of it fits
-        heads = [each[0][0] for each in rounds]
-        start = max(filled, key=lambda number: _roundness(heads[number - 1], heads[number]))
-    before_it = [item for item in _flat(chain(*rounds[:start])) if role_of(item) == "system"]
-    return before_it + _flat(chain(*rounds[start:]))
-
-
-def _flat(units: Iterable[Unit]) -> list[MemoryItem]:
-    return [item for unit in units for item in unit]
-
-
-def _without_half(kept: list[MemoryItem], newest: Sequence[MemoryItem]) -> list[MemoryItem]:
-    """Return *kept* without a question whose answer was left out, or the other way round.
-
-    A model would answer the one again, and could not tell what the other is about. What only tools
-    have answered so far is kept: the model is to go on from there.
-    """
-    spoken = [item for item in newest if role_of(item) != "system"]
-    held = {id(item) for item in kept}
-    is_answered = len(spoken) > 1 and role_of(spoken[0]) == "human" and role_of(spoken[-1]) == "ai"
-    if not is_answered or {id(spoken[0]), id(spoken[-1])} <= held:
-        return kept
-    return [item for item in kept if role_of(item) == "system"]
-
-
-def _roundness(before: MemoryItem, item: MemoryItem) -> tuple[int, int]:
-    """Return how round the moment between two messages is: the largest power of two it passes.
-
-    After a pause that is likely to be large, so a window likes to begin where a talk did. Where
-    moments are equal, as after an import, a checksum of the text decides.
-    """
-    passed = _microseconds(before) ^ _microseconds(item)
-    return passed.bit_length(), zlib.crc32(item.content.encode("utf-8", "surrogatepass"))
-
-
-def _microseconds(item: MemoryItem) -> int:
-    return (item.created_at - _EPOCH) // timedelta(microseconds=1)
-
-
-def _rounds(units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    held: list[Unit] = []
-    for unit in units:
-        if role_of(unit[0]) == "human" and held:
-            yield held
-            held = []
-        held.append(unit)
-    if held:
-        yield held
-
-
-def _trimmed(
-    items: list[MemoryItem], room: int, cost: Callable[[MemoryItem], int]
-) -> list[MemoryItem]:
-    humans = (index for index, item in newest_first(items) if role_of(item) == "human")
-    return trim_units(
-        items,
-        newest_first(items),
-        systems=[index for index, item in enumerate(items) if role_of(item) == "system"],
-        human=next(humans, None),
-        room=Room(None, max(room, 0) + CONVERSATION_TOKENS, cost),
-        open_group="drop",
-    )
-
 
 PRIORITY = ("memories", "recent", "conversation")
 """The sections that may shrink, the one kept longest first; the persona is never cut.
@@ -464,7 +334,7 @@ class _Layout:
 
     def _fit_conversation(self, room: int | None) -> list[MemoryItem]:
         if room is None:
-            return _flat(self._visible.units)
+            return flat(self._visible.units)
         if room < 0:
             return []
         units, cost = self._visible.units, self._prices.item
@@ -480,7 +350,7 @@ class _Layout:
         """Return what is missing of the conversation if *kept* is shown."""
         copies = {id(self._prices.original(item)): item for item in kept}
         lost = []
-        for item in _flat(self._visible.units):
+        for item in flat(self._visible.units):
             copy = copies.get(id(item))
             if copy is None:
                 lost.append(self._drop_item(item, "budget"))

@@ -203,8 +203,7 @@ async def recall(
     if limit == 0:
         return [], []
     memories: Sequence[Memory]
-    names_nobody = hasattr(type(source), "default_user")  # an `AgentMemory`: whose, nobody said
-    if isinstance(source, Recall) and not names_nobody:
+    if isinstance(source, Recall):
         memories = await _recalled(source, query, limit, min_relevance)
         foreign = _foreign(memories, scope)
     elif isinstance(source, MemoryStore):

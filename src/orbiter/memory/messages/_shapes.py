@@ -51,6 +51,9 @@ _MODEL_PARTS = (
 )  # fmt: skip
 """What only the model's parts hold."""
 
+_CHAT_KEYS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "refusal"))
+"""What a message of OpenAI Chat has; with a text as its content, no other format claims it."""
+
 _STREAM_TYPES = frozenset(
     ("message_start", "message_stop", "content_block_start", "content_block_stop")
 )
@@ -219,11 +222,19 @@ def _whole_block(block: Message, *, is_stopped: bool) -> Message | None:
 def check_is_whole(message: Mapping[str, Any], type_name: str) -> None:
     """Raise `MessageError` for a piece of a stream; *type_name* is that of the client's object."""
     # The first `ChoiceDelta` of OpenAI looks like a whole message that says nothing.
-    if type_name == "ChoiceDelta" or _is_stream_piece(message):
+    is_piece = not is_plain_chat(message) and _is_stream_piece(message)
+    if type_name == "ChoiceDelta" or is_piece:
         raise MessageError(
             "message 0: this is one piece of a stream; put the pieces of the stream together "
             "first, and add the whole message"
         )
+
+
+def is_plain_chat(message: Mapping[str, Any]) -> bool:
+    """Return whether *message* has a text and the keys of OpenAI Chat, so is of no other format."""
+    content, role = message.get("content", 0), message.get("role")
+    is_text = content is None or isinstance(content, str)
+    return is_text and isinstance(role, str) and role != "model" and message.keys() <= _CHAT_KEYS
 
 
 def _is_stream_piece(message: Mapping[str, Any]) -> bool:
@@ -247,6 +258,8 @@ def read_shape(
     A client's whole answer and a message of LangChain, Pydantic AI or Bedrock are known whatever
     *format* says; all else is of that format, if one is given.
     """
+    if is_plain_chat(message):
+        return [("openai" if format is None else format, dict(message))]
     held = _unwrapped(message)
     if isinstance(held, list):
         if not held:

@@ -24,7 +24,7 @@ from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_r
 from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._parts import translated
-from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
+from orbiter.memory.messages.codec import FORMATS, Codec, Format, Message, Problem, check_format
 from orbiter.memory.messages.frameworks import to_bedrock, to_langchain, to_pydantic_ai
 from orbiter.memory.model.display import Sheet, TableList
 from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
@@ -59,7 +59,7 @@ def codecs() -> Mapping[Format, Codec]:
 
 def codec_for(format: Format) -> Codec:
     """Return the codec of that name, or raise `MessageError`."""
-    return _CODECS[check_format(format)]
+    return _CODECS[format if format in FORMATS else check_format(format)]
 
 
 class ProviderMessages(TableList[Message]):

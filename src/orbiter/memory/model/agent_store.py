@@ -72,11 +72,15 @@ class AgentStore(Protocol, metaclass=StructuralMeta):
         ...
 
     async def insert(self, items: Sequence[MemoryItem]) -> bool:
-        """Store every item of *items*, or nothing if one of their ids is used; tell which."""
+        """Store every item of *items*, or nothing if one of their ids is used; tell which.
+
+        An id is used from its first write on, also after the item was deleted, until that is
+        purged, erased or over.
+        """
         ...
 
     async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
-        """Return those of *item_ids* that are used, as `InsertStore` says."""
+        """Return those of *item_ids* that are used, so that `insert` would store nothing."""
         ...
 
     async def get(self, item_id: str) -> MemoryItem | None:

@@ -5,16 +5,15 @@ Whatever does it will serve; `AgentStore`, what `AgentMemory` works with, is in 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING
 
 from typing_extensions import Protocol, runtime_checkable
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import CosineQuery, Order, Query, WordMatches
+from orbiter.memory.model.query import CosineQuery, Query, WordMatches
 from orbiter.memory.model.reading import WordReader
 from orbiter.memory.model.validation import StructuralMeta
 
@@ -23,38 +22,31 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackupStore",
-    "BatchStore",
-    "BulkDeleteStore",
     "Clock",
-    "ConversationIndex",
     "ConversationStore",
     "DetailStore",
     "Embeddings",
     "HistoryStore",
-    "InsertStore",
     "LexicalStore",
-    "Lifecycle",
     "MaintainedStore",
     "MemoryStore",
-    "NewestMessagesStore",
-    "OffloadStore",
-    "PagedStore",
     "Reranker",
-    "ScoredNeighbours",
     "Summarizer",
-    "VectorReader",
     "VectorStore",
-    "VersionedStore",
     "check_is_one_text",
-    "reads_newest",
 ]
 
-_T = TypeVar("_T")
+Clock = Callable[[], datetime]
+"""Tells the present instant, timezone-aware: `lambda: datetime.now(UTC)`, or a test's own."""
 
 
 @runtime_checkable
 class MemoryStore(Protocol, metaclass=StructuralMeta):
-    """Keeps items. `docs/concepts.md` says what each method means in every store."""
+    """Keeps items. `docs/concepts.md` says what each method means in every store.
+
+    Other methods of `AgentStore` are used if they are there: `init` and `close`, `add_many`,
+    `insert` and `used_ids`, `delete_many`, `conversations`. `StoreAdapter` does without.
+    """
 
     async def add(self, item: MemoryItem) -> None:
         """Store *item*, or update the one with its id; return once it is kept."""
@@ -85,43 +77,8 @@ class MemoryStore(Protocol, metaclass=StructuralMeta):
 
 
 @runtime_checkable
-class BatchStore(Protocol, metaclass=StructuralMeta):
-    """A store that takes many items at once: all are kept, or none."""
-
-    async def add_many(self, items: Sequence[MemoryItem]) -> None:
-        """Store or update every item of *items*, in order, as one step."""
-        ...
-
-
-@runtime_checkable
-class InsertStore(Protocol, metaclass=StructuralMeta):
-    """A store that can store items only if they are new, as one step: what is done once needs it.
-
-    An id is used from its first write on, also after the item was deleted, until that is purged,
-    erased or over.
-    """
-
-    async def insert(self, items: Sequence[MemoryItem]) -> bool:
-        """Store every item of *items*, or nothing if one of their ids is used; tell which."""
-        ...
-
-    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
-        """Return those of *item_ids* that are used, so that `insert` would store nothing."""
-        ...
-
-
-@runtime_checkable
-class BulkDeleteStore(Protocol, metaclass=StructuralMeta):
-    """A store that removes many items by their ids at once."""
-
-    async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
-        """Remove the items of these ids, as `delete` does; return how many were there."""
-        ...
-
-
-@runtime_checkable
-class VersionedStore(Protocol, metaclass=StructuralMeta):
-    """A store that keeps what an item was: writes can be conditional, deletions undone."""
+class HistoryStore(Protocol, metaclass=StructuralMeta):
+    """A store that keeps what items were: deletions can be undone, and the past be read."""
 
     async def add(
         self, item: MemoryItem, *, expected_version: int | None = None, by: str | None = None
@@ -156,30 +113,8 @@ class VersionedStore(Protocol, metaclass=StructuralMeta):
         """Return how many items there are."""
         ...
 
-
-class PagedStore(Protocol):
-    """A store whose `search` takes bounds of time and a filter, and can be walked page by page."""
-
-    async def search(  # noqa: PLR0913 - the seed's filters and the paging
-        self,
-        *,
-        query: str = "",
-        metadata: MemoryMetadata | None = None,
-        memory_type: str | None = None,
-        status: MemoryStatus | None = None,
-        limit: int = 10,
-        before: MemoryItem | str | None = None,
-        after: MemoryItem | str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        where: Where | None = None,
-        order: Order = "time",
-    ) -> list[MemoryItem]:
-        """Return at most *limit* items, nearest to the cursor.
-
-        With the *order* `insertion` they are of a conversation, whose `session_id` or `task_id`
-        *metadata* names, and in the order in which they were added.
-        """
+    async def as_of(self, moment: datetime) -> list[MemoryItem]:
+        """Return items as they were stored at *moment*."""
         ...
 
 
@@ -225,8 +160,8 @@ class VectorStore(Protocol, metaclass=StructuralMeta):
 
 
 @runtime_checkable
-class VectorReader(Protocol, metaclass=StructuralMeta):
-    """A store whose vectors can be had, as for a map of its items."""
+class DetailStore(Protocol, metaclass=StructuralMeta):
+    """A store whose vectors can be had: those of passages, and of the words in them."""
 
     async def vectors(self, item_ids: Sequence[str]) -> dict[str, bytes]:
         """Return, for each item that has them, the vectors of its passages, in order.
@@ -235,28 +170,10 @@ class VectorReader(Protocol, metaclass=StructuralMeta):
         """
         ...
 
-
-@runtime_checkable
-class DetailStore(Protocol, metaclass=StructuralMeta):
-    """A store that keeps the vectors of its items' words beside those of passages."""
-
     async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return, for each item that has them, the words of each passage, in order.
 
         A passage is as `Embeddings.aembed_details` gives it.
-        """
-        ...
-
-
-@runtime_checkable
-class OffloadStore(Protocol, metaclass=StructuralMeta):
-    """A store with threads of its own, on which many reads in a row can be done at once."""
-
-    async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Return what *work* returns, which runs on such a thread as far as that is possible.
-
-        It may do nothing but read and compute, as it may be begun again. Items that it reads may
-        be others', too: what is handed out must be a copy.
         """
         ...
 
@@ -274,75 +191,10 @@ class ConversationStore(Protocol, metaclass=StructuralMeta):
         """
         ...
 
-
-@runtime_checkable
-class ScoredNeighbours(Protocol, metaclass=StructuralMeta):
-    """A store that reads what was said around items, and how near that is, at once."""
-
     async def around_scored(
         self, item_ids: Sequence[str], query: CosineQuery, *, span: int
     ) -> tuple[list[list[MemoryItem]], dict[str, float]]:
         """Return what `around` does, and the cosines that *query* asks for."""
-        ...
-
-
-@runtime_checkable
-class ConversationIndex(Protocol, metaclass=StructuralMeta):
-    """A store that can tell which conversations it holds."""
-
-    async def conversations(
-        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> "list[reports.ConversationInfo]":
-        """Return at most *limit* conversations that match *metadata*, most recent first.
-
-        Messages that name the same user, session, task and agent are one conversation; what
-        names neither a session nor a task is none.
-        """
-        ...
-
-
-@runtime_checkable
-class NewestMessagesStore(Protocol, metaclass=StructuralMeta):
-    """A store that reads the end of a conversation in one step; others are asked page by page."""
-
-    async def newest_messages(
-        self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
-    ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
-        """Return what was added last to just this conversation, the last first.
-
-        That is at most *limit* items, and no more than *rounds* take; then the system messages
-        that came before these, and whether there is nothing else. Only what is accepted counts.
-        """
-        ...
-
-
-def reads_newest(store: object) -> TypeGuard[NewestMessagesStore]:
-    """Tell whether *store* is a `NewestMessagesStore`; every read of a chat asks that.
-
-    To ask `isinstance` of a protocol takes some microseconds.
-    """
-    return getattr(store, "newest_messages", None) is not None
-
-
-@runtime_checkable
-class Lifecycle(Protocol, metaclass=StructuralMeta):
-    """A store that is opened and closed; both calls may be repeated."""
-
-    async def init(self) -> None:
-        """Open it."""
-        ...
-
-    async def close(self) -> None:
-        """Close it."""
-        ...
-
-
-@runtime_checkable
-class HistoryStore(VersionedStore, Protocol, metaclass=StructuralMeta):
-    """A store that can be read as it was: undoing and the past need it."""
-
-    async def as_of(self, moment: datetime) -> list[MemoryItem]:
-        """Return items as they were stored at *moment*."""
         ...
 
 
@@ -477,12 +329,4 @@ class Reranker(Protocol, metaclass=StructuralMeta):
         From 0, not at all, to 1; numbers of another range count by their order and distances. It
         must not block the event loop. What it raises is reported, and recall answers without it.
         """
-        ...
-
-
-class Clock(Protocol):
-    """Tells the time; pass `datetime.now(UTC)` in a lambda, or a manual one in tests."""
-
-    def __call__(self) -> datetime:
-        """Return the present instant, timezone-aware."""
         ...

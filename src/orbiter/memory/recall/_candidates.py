@@ -24,7 +24,6 @@ from orbiter.memory.model.protocols import (
     Embeddings,
     LexicalStore,
     MemoryStore,
-    ScoredNeighbours,
     VectorStore,
 )
 from orbiter.memory.model.query import CosineQuery, Query, WordMatches
@@ -287,9 +286,7 @@ class _Nearest:
     async def around(
         self, store: ConversationStore, item_ids: Sequence[str], others: Sequence[str]
     ) -> list[list[MemoryItem]]:
-        """Return what was said around items; a store that can reads the cosines with it."""
-        if not isinstance(store, ScoredNeighbours):
-            return await store.around(item_ids, span=_SPAN)
+        """Return what was said around items, and note how near it is."""
         asked = CosineQuery(self._vector, others, self.known)
         stretches, cosines = await store.around_scored(item_ids, asked, span=_SPAN)
         unknown = asked.unknown(item.id for items in stretches for item in items)

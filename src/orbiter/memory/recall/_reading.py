@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.model.items import INDEXED_BY, AIMemory, HumanMemory, MemoryItem, ToolMemory
-from orbiter.memory.model.protocols import DetailStore, Embeddings, MemoryStore, VectorReader
+from orbiter.memory.model.protocols import DetailStore, Embeddings, MemoryStore
 from orbiter.memory.model.reading import Beside, Verdict, WordReader
 from orbiter.memory.recall._candidate_pool import speaker_of
 from orbiter.memory.recall._features import best_passage
@@ -92,7 +92,7 @@ class Reading:
         """
         items = [item for item in items if item.id in self._words]
         vectors: Mapping[str, bytes] = {}
-        if self._are_kept and isinstance(store, VectorReader):
+        if self._are_kept and isinstance(store, DetailStore):
             vectors = await store.vectors([item.id for item in items])
         try:
             return await apart(bool(items), self._compare, items, vectors, names)

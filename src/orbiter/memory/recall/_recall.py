@@ -1,7 +1,7 @@
 """`recall`: a question is checked, candidates are weighed in the mode asked for, the best kept."""
 
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypedDict, TypeVar
@@ -15,7 +15,7 @@ from orbiter.memory.model.items import (
     index_texts,
     is_indexed,
 )
-from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
+from orbiter.memory.model.protocols import MemoryStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size, require_text
 from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._candidate_pool import are_many
@@ -191,7 +191,8 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
 
 async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Do *work* on a thread of the store's if it has any, else here."""
-    return await (store.offload(work) if isinstance(store, OffloadStore) else work())
+    offload: Callable[..., Awaitable[_T]] | None = getattr(store, "offload", None)
+    return await (work() if offload is None else offload(work))
 
 
 async def _look(store: MemoryStore, request: RecallRequest, mode: RecallMode) -> FirstLook:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self, Unpack
+from typing import IO, Any, Literal, Self
 
 from orbiter.memory import agent, episodic, extraction
 from orbiter.memory.agent import MemoryEvent
@@ -14,7 +14,7 @@ from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given, Index
-from orbiter.memory.agent.keywords import ItemRef, OwnerNames, ScopeId, Time
+from orbiter.memory.agent.keywords import ItemRef, ScopeId, Time
 from orbiter.memory.agent.results import (
     ChatList,
     Evaluation,
@@ -108,8 +108,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     written or asked for, and returns what may be stored, as a `PIIHasher` does; `tokens` is one
     with the key in `ORBITER_PII_KEY`: see `docs/privacy.md`.
 
-    `scope("alice")` is Alice's memory. A personal agent that names nobody calls `remember`,
-    `recall` and others of this object itself: they are the default user's, whom no other sees.
+    `scope("alice")` is Alice's memory; a personal agent that names nobody uses `default_user`.
 
     Use it as `with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -176,219 +175,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         """
     @property
     def default_user(self) -> ScopedMemory:
-        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`.
-
-        `remember`, `remember_many`, `recall`, `list`, `count_by`, `update`, `forget` and `chat` of
-        this object are its calls. With `user_id=` they are that user's; then `session_id=`,
-        `task_id=` and `agent_id=` may stand beside it, as in `scope`.
-        """
+        """The handle of a personal agent, whose program names no user: that of `DEFAULT_USER`."""
     def unscoped(self, *, by: str | None = None, read_from: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-    def events(self) -> Stream[MemoryEvent]:
-        """Return everything that happens through this object from now on, for a `for` loop."""
-    def remember(
-        self,
-        what: Given,
-        *,
-        tags: Sequence[str] | None = None,
-        importance: float | None = None,
-        source: str | None = None,
-        extra: Mapping[str, object] | None = None,
-        created_at: Time | None = None,
-        expires: Time | timedelta | None = None,
-        index: Index = True,
-        idempotency_key: str | None = None,
-        dedupe: bool = False,
-        format: Format | None = None,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> MemoryItem:
-        """Keep a text, an item or a provider's message; return it as stored, once it is durable.
-
-        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
-        *created_at* is when it was said, by default now. At *expires*, a time or a duration from
-        now, it is removed for good. With `index=False`, no recall returns it; with texts, it is
-        found by these. A message may be a dict or what a provider's client returns; *format* names
-        the provider, if it should not be detected. With an *idempotency_key*, only the first call
-        stores something. Calling again, after a timeout or a crash, returns what was stored, even
-        if it was changed or forgotten since. With *dedupe*, a memory of this scope that says the
-        same is returned instead, with the new tags as well and the higher importance: letter case,
-        white space, how accents are encoded and punctuation at the end (no question mark) aside,
-        of the same trust and `extra`; a key has no effect then. An item with an id that is stored
-        replaces it.
-        """
-    def remember_many(
-        self,
-        things: Iterable[Given],
-        *,
-        text: str | None = None,
-        tags: Sequence[str] | None = None,
-        importance: float | None = None,
-        source: str | None = None,
-        extra: Mapping[str, object] | None = None,
-        created_at: Time | None = None,
-        expires: Time | timedelta | None = None,
-        index: bool = True,
-        idempotency_key: str | None = None,
-        format: Format | None = None,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> ItemList:
-        """Keep texts, items and messages in one step, all or none; return them as stored.
-
-        With *text*, they are rows: the field of that name is the memory, `created_at` its time, and
-        all others go to its `metadata.extra`. Then *created_at* may name the column of times. Rows
-        are dicts, a DataFrame, or a `csv.DictReader`.
-        With an *idempotency_key*, only the first call stores something. Calling again brings
-        nothing back, and returns those that are still there. The rest applies to each of them.
-        """
-    def recall(
-        self,
-        query: str = "",
-        *,
-        k: int = 10,
-        mode: RecallMode = "hybrid",
-        memory_type: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        where: Where | None = None,
-        recency_weight: float = 0.0,
-        half_life_hours: float = ...,
-        importance_weight: float = 0.0,
-        min_trust: Trust | str | None = None,
-        min_relevance: float = ...,
-        spread: bool | None = None,
-        explain: bool = False,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> RecallResult:
-        """Return at most *k* memories that answer *query*, best first, each with the reasons why.
-
-        *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
-        bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
-        such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. Hits answer with a probability of at
-        least *min_relevance*, from 0 to 1: what clearly does not answer is left out by default, and
-        nothing with `0`. For a question about a sequence or a summary, hits cover the topic over
-        time, oldest first; *spread* forces or prevents that. Of those, the default leaves out none.
-        With *explain*, `left_out` of the result lists the best that were left out, and why. See
-        `docs/recall.md`.
-        """
-    def list(
-        self,
-        *,
-        query: str = "",
-        where: Where | None = None,
-        memory_type: str | None = None,
-        status: MemoryStatus | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        forgotten: bool = False,
-        limit: int = 50,
-        cursor: str | None = None,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> Page:
-        """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
-
-        With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. `ended` of the page says which of its facts hold no more. Pending
-        extractions are listed only with `memory_type="extraction"`.
-        """
-    def count_by(
-        self,
-        field: str,
-        *,
-        where: Where | None = None,
-        memory_type: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        limit: int = 100,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> builtins.list[ValueCount]:
-        """Return the values of *field* in this scope, most frequent first, each with its count.
-
-        *field* is named as in *where*: `memory_type`, `status`, `session_id` and other ids, or a
-        key of `metadata.extra`, such as `tags` or `source`. A list counts by its elements, so that
-        `where={field: value}` finds as many memories as are counted. The other arguments narrow it
-        down as in `list`.
-        """
-    def update(
-        self,
-        item_id: ItemRef,
-        content: str | None = None,
-        *,
-        tags: Sequence[str] | None = None,
-        add_tags: Sequence[str] | None = None,
-        remove_tags: Sequence[str] | None = None,
-        importance: float | None = None,
-        source: str | None = None,
-        extra: Mapping[str, object] | None = None,
-        status: MemoryStatus | None = None,
-        expires: Time | timedelta | Literal["never"] | None = None,
-        index: Index | None = None,
-        expected_version: int | None = None,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> MemoryItem:
-        """Change what is given of a memory, and return it; the earlier version stays in `history`.
-
-        *tags* are all it has then; *add_tags* and *remove_tags* leave the others as they are.
-        *extra* is added to what there is. *source* is who writes the new version; without it the
-        label stays, as an edit makes nothing more trusted. Only a `file` may become empty.
-        *expires* and *index* are as for `remember`; `never` removes the expiry. With
-        *expected_version* it is changed only if nobody changed it since; else `VersionConflict` is
-        raised, and nothing is changed.
-        """
-    def forget(
-        self,
-        item: ItemRef | Sequence[ItemRef] | None = None,
-        *,
-        query: str = "",
-        where: Where | None = None,
-        memory_type: str | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        everything: bool = False,
-        permanently: bool = False,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-        user_id: ScopeId = ...,
-        session_id: ScopeId = ...,
-        task_id: ScopeId = ...,
-        agent_id: ScopeId = ...,
-    ) -> ForgetResult:
-        """Forget one memory, a list of them, or all that match the filters; return which.
-
-        A hit stands for what says the same: `repeats` in its words go with it; its `item` is one.
-        `restore` brings it back. *query* is a text that it contains. Without any filter,
-        *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made again from what is left. What our own tools
-        answered and were given in the user's conversations says `(forgotten)` in its place.
-        *progress* is called with memories found so far, and 0.
-
-        With *permanently*, nothing can bring it back, nor what was forgotten before. Items,
-        versions, vectors and index entries are erased, and `erasure` of the result says what was
-        checked. That rewrites the store's file: give one list rather than many calls.
-        """
-    def chat(self, chat_id: ScopeId, **owner: Unpack[OwnerNames]) -> Chat:
-        """Return the conversation of that name, which may be a new one.
-
-        It is the default user's, or with `user_id=` that user's.
-        """
     def erase(
         self,
         user_id: ScopeId | None = None,
@@ -616,11 +405,23 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         shifts no page. `ended` of the page says which of its facts hold no more. Pending
         extractions are listed only with `memory_type="extraction"`.
         """
+    def history(self, item_id: ItemRef) -> VersionList:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+    def as_of(self, moment: Time) -> PastMemory:
+        """Return everything of this scope as it was stored at *moment*, to be read only.
+
+        What was purged, erased or has expired since is gone from the past, too.
+        """
     def chat(self, chat_id: ScopeId) -> Chat:
         """Return the conversation of that name in this scope, which may be a new one.
 
         It is one step narrower than the handle: a session of it, or, where the handle names a
         session, a task of that session.
+        """
+    def chats(self, *, query: str = "", limit: int = 50) -> ChatList:
+        """Return the conversations of this scope, most recent first.
+
+        With *query*, those whose title or name contains it, in any case of letters.
         """
     def wrap(
         self,
@@ -645,20 +446,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-    def chats(self, *, query: str = "", limit: int = 50) -> ChatList:
-        """Return the conversations of this scope, most recent first.
-
-        With *query*, those whose title or name contains it, in any case of letters.
-        """
     def events(self) -> Stream[MemoryEvent]:
         """Return what happens in this scope from now on, for a `for` loop."""
-    def history(self, item_id: ItemRef) -> VersionList:
-        """Return every version of a memory, oldest first, also of a forgotten one."""
-    def as_of(self, moment: Time) -> PastMemory:
-        """Return everything of this scope as it was stored at *moment*, to be read only.
-
-        What was purged, erased or has expired since is gone from the past, too.
-        """
     def count_by(
         self,
         field: str,
@@ -834,7 +623,7 @@ class Chat(Blocking[agent.Chat]):
         """Return a new chat with the messages up to and including *at*; this one stays as it is."""
 
 class Facts(Blocking[agent.Facts]):
-    """What is true in one scope; `ScopedMemory.facts` makes it. With *known_at*, only to read."""
+    """What is true in one scope; `ScopedMemory.facts` makes it."""
 
     def put(
         self,
@@ -925,8 +714,9 @@ class Facts(Blocking[agent.Facts]):
 class FactsView(Blocking[agent.FactsView]):
     """What is true in one scope, to be read.
 
-    With *known_at* it is read as it was known then, and later changes are not seen. *clock*
-    tells the time.
+    With *known_at* it is read as it was stored then: with what was forgotten since, and what
+    waited for a review. A store without versions has only the facts of today, and tells from them
+    what was known. *clock* tells the time.
     """
 
     def get(

@@ -27,9 +27,9 @@ class Capabilities:
     `search` without a type returns a legal conversation. `scope`: the metadata fields that filter.
     `batch`: it has `add_many`. `lifecycle`: it has `init` and `close`. `durable`: what it
     acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
-    stores may use the same data at once. `versions`: it is a `VersionedStore`. `paging`: its
+    stores may use the same data at once. `versions`: it is a `HistoryStore`. `paging`: its
     `search` takes `before`, `after`, `since` and `until`. `where`: its `search` takes `where`.
-    `bulk_delete`: it has `delete_many`. `insert`: it is an `InsertStore`.
+    `bulk_delete`: it has `delete_many`. `insert`: it has `insert` and `used_ids`.
     `insertion_order`: its `search` takes `order`. `expiry`: it knows
     `expires_at`; whose clock counts is the store's affair, and how finely: SQLite and Redis know
     milliseconds, and end an item up to two of them early, never late. `key_value`: it has a

@@ -22,7 +22,7 @@ from typing_extensions import Protocol
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
-from orbiter.memory.model.protocols import Embeddings, VersionedStore
+from orbiter.memory.model.protocols import Embeddings, HistoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import StoreStats
@@ -226,7 +226,7 @@ class _Writer:
 
 async def _schema(store: MovableStore) -> int | None:
     """Return the version of the tables that the records come from; `None` if there are none."""
-    if isinstance(store, VersionedStore):
+    if isinstance(store, HistoryStore):
         stats: StoreStats = await store.stats()  # type: ignore[attr-defined]  # SQL stores have it
         return stats.schema
     return None

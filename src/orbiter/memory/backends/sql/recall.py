@@ -342,7 +342,11 @@ class SQLRecall(SQLDatabase):
     async def newest_messages(
         self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
     ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
-        """Return what was added last to just this conversation; see `NewestMessagesStore`."""
+        """Return what was added last to just this conversation, the last first.
+
+        That is at most *limit* items, and no more than *rounds* take; then the system messages
+        that came before these, and whether there is nothing else. Only what is accepted counts.
+        """
         steps = partial(newest, self._operations.dialect, scope, limit, rounds)
         rows, systems, is_all = await self._read(steps, alone=True)
         usual = usual_metadata(*(getattr(scope, name) for name in SCOPE_FIELDS))

@@ -81,7 +81,7 @@ class EventFeed:
         """Hear what this process does, to count it; called within a running loop."""
         self._is_stopped = False
         if self._hearing is None:
-            self._hearing = asyncio.create_task(self._hear(self._memory.events()))
+            self._hearing = asyncio.create_task(self._hear(self._memory.unscoped().events()))
 
     async def stop(self) -> None:
         """End every stream, for good."""

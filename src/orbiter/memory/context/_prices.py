@@ -1,15 +1,17 @@
-"""Sections of a context: what may be shown at all, what that looks like, and what it costs."""
+"""Prices: the sections of a context as text behind their fences, and what they cost.
+
+A text is escaped once and counted once for each context, however often it is asked for.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from itertools import chain
 
+from orbiter.memory.context._visible import Parts
 from orbiter.memory.context.entries import (
     PLAIN_SPEAKERS,
-    Candidate,
-    Reason,
     TrustRule,
     message_entries,
     round_down,
@@ -31,109 +33,10 @@ from orbiter.memory.conversation.tokens import (
     item_tokens,
     split_budget,
 )
-from orbiter.memory.conversation.windows import Unit, newest_first, stands_alone, walk_units
+from orbiter.memory.conversation.windows import Unit, stands_alone
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import MemoryItem, MemoryStatus, role_of
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.validation import to_utc
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a context is made of."""
-
-    persona: str
-    """Empty where the agent has none."""
-    summary: str
-    """What was said before `history`, in short; empty where there is nothing to say."""
-    task: str
-    history: list[MemoryItem]
-    foreign: list[MemoryItem]
-    """What the conversation holds of others, and is not shown."""
-    remembered: Mapping[str, list[Candidate]]
-    """What to show in the sections `recent` and `memories`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visible:
-    """What may be shown, and what may not."""
-
-    units: list[Unit]
-    """The conversation's whole units, oldest first, without the task if nothing has followed it."""
-    question: MemoryItem | None
-    """The message that asks the task, if the model has not answered it."""
-    candidates: dict[str, list[Candidate]]
-    """What wants to be shown as entries, by section."""
-    refused_items: list[tuple[MemoryItem, Reason]]
-    refused: list[tuple[str, Candidate, Reason]]
-
-
-def find_visible(parts: Parts) -> Visible:
-    """Return what of *parts* may be shown."""
-    units, refused_items = _sift_history(parts)
-    question = _open_question(units, parts.task)
-    if question is not None and not question.native:
-        place = next(place for place, unit in enumerate(units) if unit[0] is question)
-        # Where nobody has answered it is asked last, as the task, and not here. With a picture or
-        # the like it stays where it is.
-        if all(role_of(unit[0]) == "system" for unit in units[place + 1 :]):
-            units.pop(place)
-    candidates, refused = _sift_remembered(parts.remembered)
-    # A summary is derived from all that was said, and no more reliable than the least of it.
-    summary = Candidate(Entry(parts.summary, "summary", trust="low"))
-    candidates["summary"] = [summary] if parts.summary else []
-    return Visible(units, question, candidates, refused_items, refused)
-
-
-def _sift_history(parts: Parts) -> tuple[list[Unit], list[tuple[MemoryItem, Reason]]]:
-    refused: list[tuple[MemoryItem, Reason]] = [(item, "scope") for item in parts.foreign]
-    accepted = [item for item in parts.history if item.status is MemoryStatus.ACCEPTED]
-    if len(accepted) == len(parts.history) and all(map(stands_alone, accepted)):  # as most do
-        return [[item] for item in accepted], refused
-    messages = [item for item in accepted if role_of(item) is not None]
-    units = [unit for _, unit in walk_units(newest_first(messages))][::-1]
-    whole = {id(item) for unit in units for item in unit}
-    for item in parts.history:
-        if id(item) not in whole:
-            kind: Reason = "incomplete" if role_of(item) else "kind"
-            is_accepted = item.status is MemoryStatus.ACCEPTED
-            refused.append((item, kind if is_accepted else "status"))
-    return units, refused
-
-
-def _sift_remembered(
-    remembered: Mapping[str, list[Candidate]],
-) -> tuple[dict[str, list[Candidate]], list[tuple[str, Candidate, Reason]]]:
-    seen: set[str] = set()
-    candidates: dict[str, list[Candidate]] = {}
-    refused: list[tuple[str, Candidate, Reason]] = []
-    for name, listed in remembered.items():
-        candidates[name] = []
-        for each in listed:
-            reason = each.refused or ("duplicate" if each.id in seen else None)
-            if reason:
-                refused.append((name, each, reason))
-                continue
-            candidates[name].append(each)
-            if each.id is not None:
-                seen.add(each.id)
-    return candidates, refused
-
-
-def _open_question(units: Sequence[Unit], task: str) -> MemoryItem | None:
-    """Return the newest message of a person if it asks the task and only tools have spoken since.
-
-    A model that is asked the same again after its tools' results may well call them again. In the
-    text the task stays: there, the conversation is data.
-    """
-    spoken = (unit for unit in reversed(units) if role_of(unit[0]) != "system")
-    last = next(spoken, None)
-    if last is None or role_of(last[-1]) not in ("human", "tool"):
-        return None
-    question = next(
-        (unit[0] for unit in chain([last], spoken) if role_of(unit[0]) == "human"), None
-    )
-    return question if question is not None and question.content == task else None
-
 
 Costs = dict[tuple[str, int, int, int], int]
 """What messages cost, by id, version, time of change and text: a conversation is counted once.
@@ -185,11 +88,26 @@ def join(texts: Iterable[str]) -> str:
     return "\n\n".join(texts)
 
 
-class Prices:
-    """The fences of one context, and what goes into them costs.
+@dataclass(slots=True)
+class _Message:
+    """What is known of one message of a context; it keeps the message, and so its `id`, alive."""
 
-    A text is escaped once and counted once for each context, however often it is asked for.
-    """
+    item: MemoryItem
+    original: MemoryItem
+    """What the message is a shortened copy of, or the message itself."""
+    cost: int | None = None
+    """What it costs in the form in which it costs more."""
+    bare: int | None = None
+    """What it costs besides its text."""
+    lines: str | None = None
+    lines_cost: int | None = None
+    """What the lines cost, if that is known."""
+    copies: dict[int, MemoryItem | None] = field(default_factory=dict)
+    """Its copies by the room that their text was shortened to; `None` where there can be none."""
+
+
+class Prices:
+    """The fences of one context, and what goes into them costs."""
 
     def __init__(
         self, parts: Parts, *, counter: TokenCounter, trust: TrustRule, secret: bytes, costs: Costs
@@ -200,17 +118,13 @@ class Prices:
         self._adds_up = adds_up(counter)
         self._trust = trust
         self._costs = costs
-        self._own: dict[int, int] = {}
-        """What each item of these parts costs; they live as long as this does."""
-        self._messages: dict[int, tuple[str, int | None]] = {}
+        self._messages: dict[int, _Message] = {}
+        """What is known of each message, by its `id`."""
         self._heads: dict[str, int] = {}
         self._frames: dict[str, int] = {}
         self._parts = parts
         self._lines: dict[tuple[Entry, int | None], str] = {}
         self._prices: dict[tuple[Entry, int | None], int] = {}
-        self._originals: dict[int, tuple[MemoryItem, MemoryItem]] = {}
-        """Copies with another text, and what they are copies of: by ids, so they live as long."""
-        self._shortened: dict[tuple[int, int], MemoryItem | None] = {}
         self.stable, volatile = _marks(parts, secret)
         self.marks = (self.stable, volatile)
         self._said_in, self._year = _years(parts)
@@ -239,16 +153,21 @@ class Prices:
 
     def item(self, item: MemoryItem) -> int:
         """Return what a message costs in the form in which it costs more."""
-        cost = self._own.get(id(item))
-        if cost is not None:
-            return cost
-        key = (item.id, item.version, item.updated_at.microsecond, hash(item.content))
-        cost = self._costs.get(key)
-        if cost is None:
-            lines = self._message_cost(item)
-            cost = self._costs[key] = max(lines, item_tokens(item, counter=self.count))
-        self._own[id(item)] = cost
-        return cost
+        message = self._message(item)
+        if message.cost is None:
+            key = (item.id, item.version, item.updated_at.microsecond, hash(item.content))
+            cost = self._costs.get(key)
+            if cost is None:
+                lines = self._lines_cost(message)
+                cost = self._costs[key] = max(lines, item_tokens(item, counter=self.count))
+            message.cost = cost
+        return message.cost
+
+    def _message(self, item: MemoryItem) -> _Message:
+        message = self._messages.get(id(item))
+        if message is None:
+            message = self._messages[id(item)] = _Message(item, item)
+        return message
 
     def shortened(self, unit: Unit, room: int) -> Unit | None:
         """Return *unit* with its longest texts shortened to fit in *room*; `None` if none can be.
@@ -271,31 +190,31 @@ class Prices:
 
     def shortened_item(self, item: MemoryItem, room: int) -> MemoryItem | None:
         """Return a copy of *item* whose text fits in *room*, or `None`; the same each time."""
-        key = id(item), room
-        if key not in self._shortened:
+        copies = self._message(item).copies
+        if room not in copies:
             total = self.item(item) - self._bare_cost(item)
             text = shorten_text(item.content, room, counter=self.text, total=total)
-            self._shortened[key] = None if text is None else self._with_text(item, text)
-        return self._shortened[key]
+            copies[room] = None if text is None else self._with_text(item, text)
+        return copies[room]
 
     def original(self, item: MemoryItem) -> MemoryItem:
         """Return the item that *item* is a shortened copy of, or itself."""
-        return self._originals.get(id(item), (item, item))[1]
+        return self._message(item).original
 
     def _with_text(self, item: MemoryItem, text: str) -> MemoryItem:
         copy = copy_item(item).model_copy(update={"content": text})
-        self._originals[id(copy)] = copy, item
+        self._messages[id(copy)] = _Message(copy, item)
         return copy
 
     def _bare_cost(self, item: MemoryItem) -> int:
         """Return what a message costs besides its text."""
         if len(item.content) <= 1:
             return self.item(item)
-        key = id(item), -1
-        bare = self._shortened.get(key)
-        if bare is None:
-            bare = self._shortened[key] = self._with_text(item, "x")
-        return min(self.item(bare) - self.count("x"), self.item(item))
+        message = self._message(item)
+        if message.bare is None:
+            bare = self.item(self._with_text(item, "x")) - self.count("x")
+            message.bare = min(bare, self.item(item))
+        return message.bare
 
     def text(self, text: str) -> int:
         """Return what a text costs in the form in which it costs more, on its own."""
@@ -329,47 +248,46 @@ class Prices:
     def conversation(self, items: Sequence[MemoryItem]) -> Block:
         """Return the section of messages."""
         title, total = TITLES["conversation"], 0
-        lines = map(self._message_lines, items)
+        messages = [self._message(item) for item in items]
+        lines = map(self._lines_of, messages)
         text = enclose(lines, mark=self.stable, title=title, year=self._said_in)
         if self._adds_up:
-            total = sum(map(self._message_cost, items))
+            total = sum(map(self._lines_cost, messages))
         frame = enclose((), mark=self.stable, title=title, year=self._said_in)
         return Block("conversation", text, frame, total)
 
-    def _message_lines(self, item: MemoryItem) -> str:
-        return self._message(item)[0]
+    def _lines_of(self, message: _Message) -> str:
+        if message.lines is None and not self._has_plain_line(message):
+            entries = message_entries(message.item, self._trust)
+            message.lines = "\n".join(self._line(each, self._said_in) for each in entries)
+        return message.lines or ""
 
-    def _message_cost(self, item: MemoryItem) -> int:
+    def _lines_cost(self, message: _Message) -> int:
         """Return what a message costs as lines."""
-        lines, cost = self._message(item)
-        if cost is None and "\n" in lines:
-            entries = message_entries(item, self._trust)
+        lines = self._lines_of(message)
+        if message.lines_cost is not None:
+            return message.lines_cost
+        if "\n" in lines:
+            entries = message_entries(message.item, self._trust)
             return sum(self._line_cost(each, self._said_in) for each in entries)
-        return self._count_once(lines + "\n") if cost is None else cost
+        return self._count_once(lines + "\n")
 
-    def _message(self, item: MemoryItem) -> tuple[str, int | None]:
-        """Return the lines of a message, and what they cost if that is known already."""
-        message = self._messages.get(id(item)) or self._plain_message(item)
-        if message is None:
-            entries = message_entries(item, self._trust)
-            message = "\n".join(self._line(each, self._said_in) for each in entries), None
-        self._messages[id(item)] = message
-        return message
-
-    def _plain_message(self, item: MemoryItem) -> tuple[str, int | None] | None:
-        """Return the same of a message that is a text and nothing else, without an `Entry`."""
+    def _has_plain_line(self, message: _Message) -> bool:
+        """Write the line of a message that is a text and nothing else, without an `Entry`."""
+        item = message.item
         if not stands_alone(item) or item.created_at.tzinfo is not UTC:
-            return None
+            return False
         trust, text = self._trust(item), item.content
         if trust not in ("high", "medium", "low"):  # an `Entry` says so
-            return None
+            return False
         who = PLAIN_SPEAKERS[item.__class__]
         head, escaped = message_line(
             text, who, item.created_at, trust, marks=self.marks, year=self._said_in
         )
-        if not self._adds_up or escaped is not text or not text[:1].isalpha():
-            return head + escaped, None
-        return head + text, self._head_cost(head) + self.count(text)
+        message.lines = head + escaped
+        if self._adds_up and escaped is text and text[:1].isalpha():
+            message.lines_cost = self._head_cost(head) + self.count(text)
+        return True
 
     def _head_cost(self, head: str) -> int:
         """Return what the beginning of a line costs, and its end, where a text adds to that."""
@@ -442,76 +360,3 @@ def _name(history: Sequence[MemoryItem]) -> str:
     if scope.session_id is None:
         return history[0].id
     return json.dumps([scope.user_id, scope.agent_id, scope.session_id])
-
-
-Shorten = Callable[[Unit, int], Unit | None]
-"""Returns a unit whose long texts are shortened to fit in so many tokens; `None` if none can be."""
-
-
-def spoken_cost(units: Sequence[Unit], cost: Callable[[MemoryItem], int]) -> int:
-    """Return what a round costs without the system's messages, which are paid for already."""
-    return sum(cost(item) for unit in units for item in unit if role_of(item) != "system")
-
-
-def share_of(room: int, others: Iterable[int]) -> int:
-    """Return what one may take of *room*: half of it, or all that the *others* do not want."""
-    most = room
-    for want in others:
-        most -= want
-        if most <= room // 2:
-            return room // 2
-    return most
-
-
-def shortened_round(
-    rounds: Sequence[Sequence[Unit]],
-    number: int,
-    room: int,
-    *,
-    cost: Callable[[MemoryItem], int],
-    shorten: Shorten,
-) -> list[Unit] | None:
-    """Return a round shortened to fit in *room*, of which earlier ones may want their share.
-
-    `None` if next to nothing would be left of it, or only half of an answered round.
-    """
-    spoken = [unit for unit in rounds[number] if role_of(unit[0]) != "system"]
-    before = (spoken_cost(each, cost) for each in reversed(rounds[:number]))
-    kept = _fit_steps(spoken, share_of(room, before), cost=cost, shorten=shorten)
-    is_newest = number == len(rounds) - 1
-    if is_newest and len(kept) < len(spoken):  # what was said before takes the place of no step
-        kept = _fit_steps(spoken, room, cost=cost, shorten=shorten)
-    is_open = is_newest and role_of(spoken[-1][-1]) == "tool"
-    if not kept or not (is_open or {id(spoken[0]), id(spoken[-1])} <= kept.keys()):
-        return None
-    return [
-        kept.get(id(unit), unit)
-        for unit in rounds[number]
-        if id(unit) in kept or role_of(unit[0]) == "system"
-    ]
-
-
-def _fit_steps(
-    spoken: Sequence[Unit], room: int, *, cost: Callable[[MemoryItem], int], shorten: Shorten
-) -> dict[int, Unit]:
-    """Return what fits in *room* of a round, by the id of the unit: its question, its newest steps.
-
-    Each may take half of what is left, or all that those behind it do not want.
-    """
-    pinned = int(role_of(spoken[0][0]) == "human")
-    steps = [*spoken[:pinned], *spoken[pinned:][::-1]]
-    wants = [sum(map(cost, unit)) for unit in steps]
-    others = sum(wants)
-    kept: dict[int, Unit] = {}
-    for place, (unit, want) in enumerate(zip(steps, wants, strict=True)):
-        others -= want
-        share = max(room // 2, room - others)
-        short = unit if want <= share else shorten(unit, share)
-        if short is None and place >= pinned:
-            short = unit if want <= room else shorten(unit, room)
-            if short is None:
-                break
-        if short is not None:
-            kept[id(unit)] = short
-            room -= sum(map(cost, short))
-    return kept
