@@ -1,17 +1,14 @@
 """Ids by a part of them or by the row of the last list, and what a shell completes."""
 
 import asyncio
-import os
-import re
 import socket
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.cli.terminal import environment, in_pipe, in_terminal
+from tests.cli.terminal import environment, in_pipe
 from typer import completion
 
 from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
@@ -111,149 +108,6 @@ def test_a_part_never_means_a_memory_of_another_user(two: Cli) -> None:
             assert result.exit_code == 3, result.output
             assert ONE not in result.output
     assert two.json("show", "1259", "--all")["id"] == ONE
-
-
-# Rows
-
-
-@pytest.fixture
-def env(cli: Cli, tmp_path: Path) -> dict[str, str]:
-    return environment(cli.url, {"XDG_STATE_HOME": str(tmp_path / "state")})
-
-
-def _typed(script: str, env: dict[str, str]) -> str:
-    """Run lines of a shell in one terminal, and return what it shows."""
-    import pty  # noqa: PLC0415 - not on Windows
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["sh", "-c", script.replace("om ", f"{sys.executable} -m orbiter.memory.cli ")],
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            read = os.read(ours, 65_536)
-        except OSError:
-            break
-        if not read:
-            break
-        shown += read
-    process.wait()
-    os.close(ours)
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
-
-
-def test_a_row_of_the_last_list_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list; om show @2; om show @1 | grep Lisbon", env)
-
-    assert " 1 lives in Lisbon" in shown
-    assert re.search(rf"id +{ONE}", shown)
-    assert shown.rstrip().endswith("lives in Lisbon")
-
-
-def test_a_row_of_the_last_recall_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list >/dev/null; om recall tea; om forget @1; om show @1", env)
-
-    assert "forgotten; `restore ID` undoes it" in shown
-    assert f"the memory `{ONE}` of user `alice` was" in shown.replace("\n", " ")
-
-
-def test_a_row_of_the_last_facts_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    two.ok("facts", "put", "city", "Berlin")
-    two.ok("facts", "put", "pet", "dog")
-
-    shown = _typed("om list >/dev/null; om facts; om facts retract @2; om facts", env)
-    past = _typed("om facts history pet; om show @1 | grep dog", env)
-
-    assert " 1 city  Berlin" in shown
-    assert " 2 pet  dog" in shown.partition("retracted")[0]
-    assert "retracted" in shown
-    assert [each["value"] for each in two.json("facts")] == ["Berlin"]
-    assert " 1 pet  dog" in past
-    assert "there is no memory" not in past
-
-
-def test_to_forget_a_row_is_to_forget_what_it_stands_for(two: Cli, env: dict[str, str]) -> None:
-    two.remember_all("Bananas are yellow", "Bananas are yellow!")
-
-    shown = _typed("om recall bananas; om forget @1; om list", env)
-
-    assert "said 2 times" in shown
-    assert "2 forgotten; `restore ID` undoes it" in shown
-    assert "Bananas" not in shown.partition("undoes it")[2]
-    assert "lives in Lisbon" in shown.partition("undoes it")[2]
-
-
-def test_what_is_only_alike_is_not_forgotten_with_a_row(two: Cli, env: dict[str, str]) -> None:
-    code = "The launch code is blue falcon"
-
-    async def add() -> None:
-        async with AgentMemory(two.url, embeddings=None) as memory:
-            alice = memory.scope(user_id="alice")
-            await alice.remember_many([code, code, f"{code} today"] * 40)
-
-    asyncio.run(add())
-
-    shown = _typed("om recall launch code; om forget @1; om list -n 200 --json", env)
-
-    assert "said 20 times" in shown
-    assert shown.partition("undoes it")[2].count("falcon today") == 40
-
-
-def test_a_row_is_refused_without_a_list_and_beyond_it(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om show @1; om list; om show @3; om show @x", env).replace("\n", " ")
-
-    assert "`@1` means nothing yet; run `orbiter-memory list`" in shown
-    assert "the last list has no row `@3`; its last is `@2`" in shown
-    assert "`@x` is not a valid row" in shown
-
-
-def test_a_row_means_nothing_for_another_scope_or_store(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list; om show @1 --user bob; om show @1 --all", env).replace("\n", " ")
-
-    assert shown.count("`@1` is a row of a list of another store or scope") == 2
-    assert shown.count("id  ") == 0
-
-
-def test_rows_are_forgotten_after_a_day_and_say_nothing_of_memories(
-    two: Cli, env: dict[str, str], tmp_path: Path
-) -> None:
-    script = "om list; ls {0}/*/lists; touch -d '2 days ago' {0}/*/lists/*; om show @1".format(
-        tmp_path / "state"
-    )
-
-    shown = _typed(script, env)
-
-    (kept,) = (tmp_path / "state").rglob("*.json")
-    assert "`@1` means nothing yet" in shown.replace("\n", " ")
-    assert kept.stat().st_mode & 0o077 == 0
-    assert "alice" not in kept.read_text()
-    assert "Lisbon" not in kept.read_text()
-    assert time.time() - kept.stat().st_mtime > 86_400
-
-
-def test_a_program_has_no_rows(two: Cli, env: dict[str, str], tmp_path: Path) -> None:
-    assert in_pipe(["list"], env).code == 0
-    refused = in_pipe(["show", "@1"], env)
-
-    assert refused.code == 2
-    assert "run `orbiter-memory list`" in refused.stderr
-    assert not (tmp_path / "state").exists()
-
-
-def test_a_folder_that_cannot_be_written_spoils_no_list(two: Cli, env: dict[str, str]) -> None:
-    ended = in_terminal(["list"], {**env, "XDG_STATE_HOME": "/dev/null"})
-
-    assert ended.code == 0
-    assert "lives in Lisbon" in ended.stdout
 
 
 # Completion

@@ -1,19 +1,15 @@
-"""`stats`, `doctor`, `reindex`, `sweep`, `backup`, `bench`, `config` and `completion`."""
+"""`stats`, `doctor`, `reindex`, `sweep`, `backup`, `config` and `completion`."""
 
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.cli.terminal import environment, in_pipe, in_terminal
+from tests.cli.terminal import environment, in_terminal
 from typer.main import get_command
 
-from orbiter.memory.cli.commands import bench, serve
+from orbiter.memory.cli.commands import serve
 
 ROOT = Path(__file__).parents[2]
 
@@ -302,82 +298,6 @@ def test_config_says_who_signs_a_change_if_nobody_is_named(
     assert by("--user", "alice") == {"value": "olga", "from": "the name of the computer's user"}
     assert by("--url", "http://127.0.0.1:9")["from"] == "the server's key says who acts"
     assert by("--by", "officer") == {"value": "officer", "from": "--by"}
-
-
-def test_bench_compares_with_peers_that_are_installed(cli: Cli) -> None:
-    pytest.importorskip("langgraph", reason="a tool of development, as the others are")
-    ended = in_pipe(["bench", "--size", "20", "--repeat", "2", "--json"], environment(cli.url, {}))
-    told = json.loads(ended.stdout)
-
-    rows = {row["store"]: row for row in told["rows"]}
-    assert told["failed"] == {}
-    assert told["turns"] in (1, 2), "a slow computer takes fewer"
-    assert rows["orbiter-memory"]["recall"] > 0
-    assert rows["LangGraph store"]["write_ratio"] > 0
-    assert rows["mem0, infer=False"]["recall_ratio"] > 0
-    assert "recall" not in rows["OpenAI Agents session"], "it searches nothing"
-    assert told["missing"] == {"Chroma": "pip install chromadb"}
-    assert not Path(cli.url).exists()
-
-
-def _peer(name: str, opened: Any) -> Any:
-    return bench._Peer(name, ("json",), name, opened)
-
-
-def test_bench_says_who_is_faster_and_who_failed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    @asynccontextmanager
-    async def fast(*_: object) -> AsyncIterator[Any]:
-        async def nothing(_: str) -> None: ...
-
-        yield bench._Store(write=nothing, recall=nothing)
-
-    def broken(*_: object) -> Any:
-        raise RuntimeError("of another version")
-
-    @asynccontextmanager
-    async def failing(*_: object) -> AsyncIterator[Any]:
-        async def fail(_: str) -> None:
-            raise RuntimeError("too old")
-
-        yield bench._Store(write=fail)
-
-    missing = bench._Peer("Gone", ("no_such_module.inner",), "gone-package", fast)
-    peers = (_peer("Quick", fast), _peer("Broken", broken), _peer("Late", failing), missing)
-    monkeypatch.setattr(bench, "_PEERS", peers)
-    result = cli("bench", "--size", "10", "--repeat", "2")
-
-    assert result.exit_code == 0, result.output
-    assert "Quick is faster at remember and searchable and recall" in result.stdout
-    assert "Broken could not be measured: RuntimeError('of another version')" in result.stderr
-    assert "Late could not be measured: RuntimeError('too old')" in result.stderr
-    assert "pip install gone-package" in result.stderr
-    assert "Late" not in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-
-
-def test_bench_keeps_its_figures_if_a_peer_cannot_be_loaded_or_closed(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @asynccontextmanager
-    async def quick(*_: object) -> AsyncIterator[Any]:
-        async def nothing(_: str) -> None: ...
-
-        yield bench._Store(write=nothing)
-        raise RuntimeError("it has no such method any more")
-
-    def load(*_: object) -> Any:
-        return import_module("damaged_peer.inner")
-
-    (tmp_path / "damaged_peer").mkdir()
-    (tmp_path / "damaged_peer" / "__init__.py").write_text("raise ImportError('no such name')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    damaged = bench._Peer("Damaged", ("damaged_peer.inner",), "damaged", load)
-    monkeypatch.setattr(bench, "_PEERS", (_peer("Unruly", quick), damaged))
-    result = cli("bench", "--size", "10", "--repeat", "2")
-
-    assert result.exit_code == 0, result.output
-    assert "Unruly is faster at remember" in result.stdout
-    assert "Damaged could not be measured: ImportError('no such name')" in result.stderr
 
 
 def test_settings_have_room_between_name_and_value(cli: Cli) -> None:

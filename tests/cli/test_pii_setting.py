@@ -12,12 +12,11 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
 from tests.cli.test_hook import stop, transcript
 from tests.cli.test_install import home
-from tests.cli.test_talk import Model, model
 from tests.timing import HANG
 
 from orbiter.memory.text.pii import PIIHasher
 
-__all__ = ["home", "model"]
+__all__ = ["home"]
 
 VALUE, CARD = "ann@example.com", "4111 1111 1111 1111"
 KEY = "only for these tests, not a key"
@@ -64,15 +63,6 @@ def test_no_command_writes_the_value(private: Cli, tmp_path: Path, write: Any) -
     write(private, tmp_path)
 
     assert b"[email:" in _files(private)
-    assert VALUE.encode() not in _files(private)
-
-
-def test_what_is_said_in_a_chat_is_replaced_in_the_store(private: Cli, model: Model) -> None:
-    env = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "k", "OPENAI_MODEL": "small"}
-
-    assert private("chat", "talk", stdin=f"I am {VALUE}\n", env=env).exit_code == 0
-
-    assert b"I am [email:" in _files(private)
     assert VALUE.encode() not in _files(private)
 
 

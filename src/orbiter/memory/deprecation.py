@@ -159,7 +159,6 @@ OLD_MODULES = {
     "auth": ("keys",),
     "backends.registry": ("stores",),
     "cli.commands.audit": ("cli.auditing",),
-    "cli.commands.bench": ("cli.bench",),
     "cli.commands.chat": ("cli.chats",),
     "cli.commands.config": ("cli.setup",),
     "cli.commands.demo": ("cli.demo",),

@@ -1,18 +1,10 @@
-"""Ids and names as people type them: whole, a beginning or an end of an id, or `@1`, a row.
+"""Ids and names as people type them: whole, or a beginning or an end of an id.
 
-Everything is looked up in the scope of the command, so another user's memory is never matches. The
-rows of the last list are kept per terminal in the state folder of this user: ids only, for a day.
+Everything is looked up in the scope of the command, so another user's memory never matches.
 """
 
-import hashlib
-import json
-import os
-import re
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._command import CommandContext, Target
@@ -32,7 +24,6 @@ __all__ = [
     "counts_of_user",
     "find_id",
     "find_ids",
-    "keep_rows",
     "near_user",
     "not_there",
     "note_nothing",
@@ -40,40 +31,24 @@ __all__ = [
     "past_of",
 ]
 
-_ROW = re.compile(r"@(\d{1,6})")
 SHORTEST_PART = 4
 """Characters that a part of an id has at least."""
 _MAX_CANDIDATES = 5
 """Candidates of an ambiguous id that are named."""
 _NAMES = 500
 """Users among whom one with a name like the one given is looked for."""
-_DAY = 86_400.0
 
 
-async def find_ids(
-    run: CommandContext, memory: "ScopedMemory", texts: Sequence[str], *, repeats: bool = False
-) -> list[str]:
-    """Return the ids that *texts* mean: see `find_id`; with *repeats*, all of a row."""
-    ids: list[str] = []
-    for text in texts:
-        if repeats and text.startswith("@"):
-            ids += _row(run, text)
-        else:
-            ids.append(await find_id(run, memory, text))
-    return ids
+async def find_ids(memory: "ScopedMemory", texts: Sequence[str]) -> list[str]:
+    """Return the ids that *texts* mean: see `find_id`."""
+    return [await find_id(memory, text) for text in texts]
 
 
-async def find_id(run: CommandContext, memory: "ScopedMemory", text: str) -> str:
+async def find_id(memory: "ScopedMemory", text: str) -> str:
     """Return the id that *text* means in the scope of *memory*; *text* itself if it means none.
 
-    `UsageError` if several memories have it, or if there is no such row.
+    `UsageError` if several memories have it.
     """
-    if text.startswith("@"):
-        return _row(run, text)[0]
-    if text.isdecimal() and len(text) < SHORTEST_PART and await memory.get(text) is None:
-        raise NotThereError(
-            f"there is no memory `{text}`; row {text} of the last list is `@{text}`"
-        )
     if len(text) < SHORTEST_PART or await memory.get(text) is not None:
         return text
     matches = await _candidates(memory, text)
@@ -129,77 +104,6 @@ async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> Not
     if len(item_id) < SHORTEST_PART:
         way = "give four or more characters of its id"
     return NotThereError(f"there is no memory `{item_id}` of {target.describe()}; {way}")
-
-
-def keep_rows(run: CommandContext, ids: Sequence[str | Sequence[str]]) -> None:
-    """Keep the rows that a terminal was shown, for `@1`, if its folder can be written to.
-
-    A row may stand for several that say the same: the one that was shown is the first of them.
-    """
-    path = _path()
-    if path is None or not run.out.is_terminal or run.out.is_json:
-        return
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for old in path.parent.glob("*.json"):
-            if time.time() - old.stat().st_mtime > _DAY:
-                old.unlink()
-        made = path.with_suffix(f".{os.getpid()}")
-        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123 - with its mode
-            rows = [[each] if isinstance(each, str) else [*each] for each in ids]
-            json.dump({"of": _seal(run), "ids": rows}, file)
-        made.replace(path)
-
-
-def _row(run: CommandContext, text: str) -> list[str]:
-    number = _ROW.fullmatch(text)
-    if number is None:
-        raise UsageError(f"`{text}` is not a valid row; write `@1` for the first of the last list")
-    path = _path()
-    way = "run `orbiter-memory list`, `recall` or `facts` in this terminal first"
-    try:
-        if path is None or time.time() - path.stat().st_mtime > _DAY:
-            raise FileNotFoundError
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        ids, seal = list(kept["ids"]), kept["of"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UsageError(f"`{text}` means nothing yet; {way}") from None
-    if seal != _seal(run):
-        raise UsageError(
-            f"`{text}` is a row of a list of another store or scope; list the memories of "
-            f"{run.target.describe()} first, with the same options"
-        )
-    index = int(number[1]) - 1
-    if not 0 <= index < len(ids):
-        last = f"`@{len(ids)}`" if ids else "none: it was empty"
-        raise UsageError(f"the last list has no row `{text}`; its last is {last}")
-    row = ids[index]
-    return [row] if isinstance(row, str) else [*row]
-
-
-def _seal(run: CommandContext) -> str:
-    """Return a digest of the store and the scope, so that neither is written down."""
-    # Before the store is open, nobody knows whom it means by default.
-    scope = json.dumps(replace(run.target, default_user=None).scope(), sort_keys=True)
-    url = run.unopened(meaning=False).url
-    place = str(Path(url.removeprefix("sqlite:///")).absolute()) if "sqlite" in url else url
-    return hashlib.sha256(f"{place}\n{scope}".encode()).hexdigest()
-
-
-def _path() -> Path | None:
-    """Return the file of this terminal; `None` where there is no terminal."""
-    from platformdirs import user_state_path  # noqa: PLC0415 - `--help` needs it not
-
-    for number in (0, 1, 2):
-        with suppress(OSError):
-            if os.isatty(number):
-                name = os.ttyname(number) if hasattr(os, "ttyname") else str(os.getppid())
-                # A terminal's name is used again; the session of its shell is another.
-                session = os.getsid(0) if hasattr(os, "getsid") else 0
-                digest = hashlib.sha256(f"{name} {session}".encode()).hexdigest()[:16]
-                folder = user_state_path("orbiter-memory", appauthor=False)
-                return folder / "lists" / f"{digest}.json"
-    return None
 
 
 # What is said where nothing was found

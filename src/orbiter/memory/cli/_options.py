@@ -36,7 +36,7 @@ __all__ = [
 Id = Annotated[
     str,
     typer.Argument(
-        help="The memory's id, its beginning or end, or `@1`, a row of the last list.",
+        help="The memory's id, or four or more characters of its beginning or end.",
         show_default=False,
         autocompletion=complete_ids,
     ),

@@ -59,10 +59,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "review": ("commands.review", "Accept or discard facts that were proposed."),
     },
     "Conversations": {
-        "chat": (
-            "commands.talk",
-            "List and show conversations, or talk to a model that remembers.",
-        ),
+        "chat": ("commands.chat", "List and show conversations."),
         "context": ("commands.chat", "Print the context for a model, within a token budget."),
     },
     "Import and export": {
@@ -96,10 +93,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": (
             "commands.maintenance",
             "Copy the store to a new file, also while it is in use.",
-        ),
-        "bench": (
-            "commands.bench",
-            "Benchmark this computer, beside other libraries that are installed.",
         ),
     },
     "Server": {

@@ -140,7 +140,7 @@ async def list_audit(
         if item is not None:
             scope = run.target.scope()
             handle = memory.unscoped() if scope is None else memory.scope(**scope)
-            item = await find_id(run, handle, item)
+            item = await find_id(handle, item)
         try:
             entries = await memory.audit.entries(**filters, item_id=item, limit=limit)
         except UnsupportedError:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
-__all__ = ["app", "chat", "print_context", "spoken", "token_bar"]
+__all__ = ["app", "spoken", "token_bar"]
 
 app = new_app()
 chat = new_app()
@@ -36,8 +36,7 @@ app.add_typer(
     chat,
     name="chat",
     cls=without_a_name(lambda: "list"),
-    help="List and show conversations, or talk to a model that remembers.\n\n"
-    "Without a command, it lists them.",
+    help="List and show conversations.\n\nWithout a command, it lists them.",
 )
 
 _NAMES = 500
@@ -70,7 +69,7 @@ async def list_chats(
         if not chats:
             wanted = f" with `{query}` in its title or name"
             if not query:
-                wanted = " here; `orbiter-memory chat talk --scripted` begins one"
+                wanted = " here"
             text = f"no conversation{wanted}{run.target.or_all('shows')}"
             await note_nothing(run, store, text)
     if run.out.is_json:
@@ -251,7 +250,7 @@ async def context(  # noqa: PLR0913 - the options of a command
     if run.out.is_json:
         run.out.data(_context_json(made))
         return
-    print_context(run, made)
+    _print_context(run, made)
     if run.out.is_watched:
         import sys  # noqa: PLC0415 - for its stream of now
 
@@ -278,7 +277,7 @@ def _context_json(made: "Context") -> dict[str, object]:
     }
 
 
-def print_context(run: CommandContext, made: "Context") -> None:
+def _print_context(run: CommandContext, made: "Context") -> None:
     """Print the messages of a context."""
     sent = made.messages()
     if sent.system:

@@ -97,7 +97,7 @@ async def edit(  # noqa: PLR0913 - what may be changed
         raise UsageError("`--tag` replaces all tags; leave it out, or `--add-tag`, `--remove-tag`")
     has_labels = bool(tag or add_tag or remove_tag) or any(each is not None for each in changed)
     async with run.scoped() as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
         text = read_words(words) if words else None
         if text is None and not has_labels:
             before = await memory.get(item_id)
@@ -132,7 +132,7 @@ async def forget(  # noqa: PLR0913 - the filters
     item_ids: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Ids of memories, or rows such as `@1`; `-` reads them from stdin.",
+            help="Ids of memories; `-` reads them from stdin.",
             autocompletion=complete_ids,
         ),
     ] = None,
@@ -174,7 +174,7 @@ async def forget(  # noqa: PLR0913 - the filters
     note_replaced(run, query, where or "", *(tag or ()))
     async with run.both(meaning=False) as (store, memory):
         if ids:
-            ids = await find_ids(run, memory, ids, repeats=True)
+            ids = await find_ids(memory, ids)
         if permanently:
             chosen = filters if has_filter else {"item": ids}
             return await _erase(run, memory, ids, chosen, dry_run=dry_run, yes=yes)

@@ -7,7 +7,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
+from orbiter.memory.cli._item_ids import find_id, note_nothing
 from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
@@ -69,7 +69,6 @@ async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: Known
         if not all_facts:
             way = "`orbiter-memory facts put KEY VALUE` records one"
             await note_nothing(run, store, f"no facts of {run.target.describe()}; {way}")
-    keep_rows(run, [fact.id for fact in all_facts])
     if run.out.is_json:
         run.out.data([as_json(fact) for fact in all_facts])
     else:
@@ -177,7 +176,6 @@ async def fact_history(run: CommandContext, key: Key) -> None:
         if not past:
             raise await _unknown(run, memory.facts, key)
     stated = [each.fact for each in past]
-    keep_rows(run, [fact.id for fact in stated])
     if run.out.is_json:
         run.out.data([entry_json(each) for each in past])
     else:
@@ -199,7 +197,7 @@ async def revert_fact(run: CommandContext, key: Key) -> None:
 async def retract_fact(run: CommandContext, item_id: Id) -> None:
     """Take back one assertion by its id: it was wrong."""
     async with run.scoped(meaning=False) as memory:
-        fact = await memory.facts.retract(await find_id(run, memory, item_id))
+        fact = await memory.facts.retract(await find_id(memory, item_id))
     _print(run, fact, "retracted")
 
 

@@ -40,8 +40,7 @@ async def restore(
         str,
         typer.Argument(
             metavar="ITEM_ID|FILE",
-            help="The memory's id, or a row such as `@1`; or a backup, which replaces the whole "
-            "store.",
+            help="The memory's id; or a backup, which replaces the whole store.",
             show_default=False,
             autocompletion=complete_ids,
         ),
@@ -62,7 +61,7 @@ async def restore(
             )
         return await _restore_backup(run, Path(item_id), yes=yes)
     async with run.scoped() as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
         try:
             item = await memory.restore(item_id, version=version)
         except ItemNotFoundError:
@@ -143,7 +142,7 @@ def _names(scope: "MemoryMetadata") -> list[tuple[str, str]]:
 async def history(run: CommandContext, item_id: Id) -> None:
     """Show every version of a memory and what changed."""
     async with run.scoped(meaning=False) as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
         versions = await memory.history(item_id)
         if not versions:
             raise await not_there(run.target, memory, item_id)

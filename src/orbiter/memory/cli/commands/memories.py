@@ -9,7 +9,6 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._item_ids import (
     find_id,
-    keep_rows,
     not_there,
     note_nothing,
     note_replaced,
@@ -97,7 +96,7 @@ async def list_(  # noqa: PLR0913 - the filters
     after = None
     async with run.both(meaning=False) as (store, memory):
         if cursor is not None:
-            cursor = await find_id(run, memory, cursor)
+            cursor = await find_id(memory, cursor)
             filters |= {"cursor": cursor}
         ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
         async for page in _pages(ask, filters, goes_on=is_all):
@@ -115,7 +114,6 @@ async def list_(  # noqa: PLR0913 - the filters
                 run, store, f"no memories here{run.target.or_all('shows')}", kind=kind
             )
     note_replaced(run, query, where or "", *(tag or ()))
-    keep_rows(run, ids)
     if run.out.is_json:
         listed = [as_json(item) for item in items]
         run.out.data({"items": listed, "next": after, "ended": ended})
@@ -140,7 +138,7 @@ async def _pages(
 async def show(run: CommandContext, item_id: Id) -> None:
     """Show one memory with all its details."""
     async with run.scoped(meaning=False) as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
         item = await memory.get(item_id)
         if item is None:
             raise await not_there(run.target, memory, item_id)

@@ -10,7 +10,7 @@ from orbiter.memory._lazy import install_command
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, say
-from orbiter.memory.cli._item_ids import keep_rows, note_nothing, note_replaced
+from orbiter.memory.cli._item_ids import note_nothing, note_replaced
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -40,7 +40,7 @@ from orbiter.memory.text.ranking import MIN_RELEVANCE, is_answered
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
-    from orbiter.memory.recall import Hit, RecallResult
+    from orbiter.memory.recall import RecallResult
 
 __all__ = ["app"]
 
@@ -138,7 +138,6 @@ async def recall(  # noqa: PLR0913 - the filters
             await _note_nothing(run, store, memory, tag or [], least if is_told else None, kind)
     note_waiting(waiting)
     note_replaced(run, question, where or "", *(tag or ()))
-    keep_rows(run, [_same(hit) for hit in result])
     _print(run, result, waiting=waiting, explain=explain)
 
 
@@ -178,13 +177,6 @@ def _print(run: CommandContext, result: "RecallResult", *, waiting: int, explain
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if result.reranking is not None and (explain or result.reranking.error is not None):
         say(str(result.reranking), kind="note")
-
-
-def _same(hit: "Hit") -> list[str]:
-    """Return the ids of a hit, and of what says the same: the row stands for these."""
-    from orbiter.memory.recall.near_duplicates import said_again  # noqa: PLC0415
-
-    return [hit.item.id, *(each.id for each in said_again(hit.item, hit.repeats))]
 
 
 def _note_answer(run: CommandContext, hits: "RecallResult") -> None:

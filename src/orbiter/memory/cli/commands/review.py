@@ -137,7 +137,7 @@ async def _decide(
     decided: list[FactMemory] = []
     try:
         async with run.scoped(meaning=False) as memory:
-            for item_id in dict.fromkeys(await find_ids(run, memory, item_ids)):
+            for item_id in dict.fromkeys(await find_ids(memory, item_ids)):
                 decided += [await getattr(memory.facts, what)(item_id)]
     finally:  # whatever becomes of the rest, these are decided
         if run.out.is_json and decided:
