@@ -1,55 +1,36 @@
-"""The versions of a memory: `history` and `restore`, which also takes a backup."""
+"""Bringing back a memory, or a whole store from a backup: `restore`."""
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import (
-    SCOPES,
-    CommandContext,
-    command,
-    is_missing,
-    is_served,
-    new_app,
-)
-from orbiter.memory.cli._completion import complete_ids
-from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
-from orbiter.memory.cli._item_ids import find_id, not_there, past_of
-from orbiter.memory.cli._options import Id, Yes
+from orbiter.memory.cli._command_context import SCOPES, CommandContext, is_missing, is_served
+from orbiter.memory.cli._error_messages import ERROR, NotThereError, say
+from orbiter.memory.cli._lookup import find_id, not_there, past_of
+from orbiter.memory.cli._options import command, memory_options, output_options, yes_option
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line
-from orbiter.memory.cli._views import as_json, entry, parts_of, print_item
-from orbiter.memory.text.word_diff import word_diff
+from orbiter.memory.cli._views import print_item
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-    from orbiter.memory.model.reports import ItemVersion, Restored
-__all__ = ["CHANGES", "app", "differences"]
-
-app = new_app()
+    from orbiter.memory.model.items import MemoryMetadata
+    from orbiter.memory.model.reports import Restored
 
 
-@command(app, "restore")
-async def restore(
-    run: CommandContext,
-    item_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ITEM_ID|FILE",
-            help="The memory's id; or a backup, which replaces the whole store.",
-            show_default=False,
-            autocompletion=complete_ids,
-        ),
-    ],
-    *,
-    version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
-    yes: Yes = False,
-) -> int:
-    """Restore a forgotten memory, an earlier version, or a backup."""
+@command("restore")
+@click.argument("item_id", metavar="ID|FILE")
+@click.option("--version", type=int, help="Go back to this version.")
+@yes_option
+@memory_options(writes=True)
+@output_options
+async def restore(run: CommandContext, item_id: str, *, version: int | None, yes: bool) -> int:
+    """Restore a forgotten memory, an earlier version, or a backup.
+
+    FILE is what `backup` wrote; it replaces the whole store.
+    """
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
 
     if _is_file_name(item_id):
@@ -126,7 +107,7 @@ def _say_erased(run: CommandContext, done: "Restored") -> None:
         run.out.note(text)
     else:
         say(text, kind="note")
-    place = [] if run.target.url is None else ["--url", run.target.url]
+    place = ["--url", str(run.target.url)] if run.target.is_given("url") else []
     for scope, at in done.erased_since:
         words = [word for name, value in _names(scope) for word in (f"--{name}", one_line(value))]
         way = shlex.join(["orbiter-memory", "erase", *words, *place])
@@ -136,63 +117,3 @@ def _say_erased(run: CommandContext, done: "Restored") -> None:
 def _names(scope: "MemoryMetadata") -> list[tuple[str, str]]:
     values = ((name, getattr(scope, f"{name}_id")) for name in SCOPES)
     return [(name, value) for name, value in values if value is not None]
-
-
-@command(app, "history", reads=True)
-async def history(run: CommandContext, item_id: Id) -> None:
-    """Show every version of a memory and what changed."""
-    async with run.scoped(meaning=False) as memory:
-        item_id = await find_id(memory, item_id)
-        versions = await memory.history(item_id)
-        if not versions:
-            raise await not_there(run.target, memory, item_id)
-    if run.out.is_json:
-        run.out.data([_version_json(each) for each in versions])
-        return
-    before: MemoryItem | None = None
-    for each in versions:
-        who = f" by {one_line(each.by)}" if each.by else ""
-        change = (f"{each.change}{who}", CHANGES[each.change])
-        head = styled(change, (f"  {moment(each.at)}", "dim"))
-        mark = styled((f"v{each.item.version}", "bold"))
-        run.out.show(entry(mark, [head, *differences(before, each.item)]))
-        before = each.item
-
-
-def _version_json(version: "ItemVersion") -> dict[str, object]:
-    return {
-        "version": version.item.version,
-        "change": version.change,
-        "at": version.at,
-        "by": version.by,
-        "item": as_json(version.item),
-    }
-
-
-CHANGES = {"added": "green", "updated": "yellow", "deleted": "red", "restored": "cyan"}
-"""The colour of each kind of change."""
-
-
-def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]":
-    """Return what *after* has that *before* had not: words, then the rest."""
-    if before is None:
-        return [styled(one_line(after.content))]
-    lines = [] if before.content == after.content else [_words(before.content, after.content)]
-    had, has = dict(parts_of(before)), dict(parts_of(after))
-    for name in [*had, *(name for name in has if name not in had)]:
-        if name not in ("version", "changed") and had.get(name) != has.get(name):
-            change = f"{had.get(name, 'none')} → {has.get(name, 'none')}"
-            lines.append(styled((f"{name}: ", "dim"), change))
-    return lines
-
-
-def _words(before: str, after: str) -> "Text":
-    line = styled()
-    for piece in word_diff(before, after, context=None):
-        if piece.kind == "same":
-            line.append_text(styled(piece.text.replace("\n", " ")))
-        elif piece.kind == "removed":
-            line.append_text(styled((f"[-{piece.text}-]", "red")))
-        else:
-            line.append_text(styled((f"{{+{piece.text}+}}", "green")))
-    return line

@@ -1,29 +1,30 @@
-"""Ids and names as people type them: whole, or a beginning or an end of an id.
+"""Ids and users as people type them, and what to say where nothing is found.
 
 Everything is looked up in the scope of the command, so another user's memory never matches.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from orbiter.memory.cli._command import CommandContext, Target
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
-from orbiter.memory.cli._settings_file import pii_hook
-from orbiter.memory.cli._text import counted, one_line, shortened
+from click import UsageError
+
+from orbiter.memory.cli._command_context import CommandContext, Target, pii_hook
+from orbiter.memory.cli._error_messages import NotThereError, say
+from orbiter.memory.cli._text import one_line, shortened
 from orbiter.memory.cli._views import said
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ItemVersion
+    from orbiter.memory.model.value_counts import UserInfo
 
 __all__ = [
     "SHORTEST_PART",
     "ambiguous",
-    "counts_of_user",
     "find_id",
-    "find_ids",
     "near_user",
     "not_there",
     "note_nothing",
@@ -37,11 +38,8 @@ _MAX_CANDIDATES = 5
 """Candidates of an ambiguous id that are named."""
 _NAMES = 500
 """Users among whom one with a name like the one given is looked for."""
-
-
-async def find_ids(memory: "ScopedMemory", texts: Sequence[str]) -> list[str]:
-    """Return the ids that *texts* mean: see `find_id`."""
-    return [await find_id(memory, text) for text in texts]
+_FEW_USERS = 3
+"""Users who are named where somebody else has no memories."""
 
 
 async def find_id(memory: "ScopedMemory", text: str) -> str:
@@ -106,19 +104,13 @@ async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> Not
     return NotThereError(f"there is no memory `{item_id}` of {target.describe()}; {way}")
 
 
-# What is said where nothing was found
-
-
 def note_replaced(run: CommandContext, *questions: str) -> None:
     """Say so if questions are asked with tokens: texts that are older than these are not found."""
-    if run.target.is_remote():  # which has its own setting
-        return
-    chosen, origin = run.target.setting("pii")
-    hook = pii_hook(chosen, origin)
+    hook = None if run.target.is_remote() else pii_hook(run.target)  # a server has its own setting
     if hook is not None and any(hook(each) != each for each in questions):
         say(
-            f"{origin} replaced personal data in the question; what was stored without that is "
-            "found with `--pii none`",
+            f"{run.target.origins['pii']} replaced personal data in the question; what was stored "
+            "without that is found with `--pii none`",
             kind="note",
         )
 
@@ -126,81 +118,39 @@ def note_replaced(run: CommandContext, *questions: str) -> None:
 async def note_nothing(
     run: CommandContext, memory: "AgentMemory", text: str, *, kind: str | None = None
 ) -> None:
-    """Say that nothing was found; of a scope without memories, where there are some.
+    """Say that nothing was found, as *text* does; of a user without memories, who has some.
 
-    *text* is what is said of all others, if someone is watching. A *kind* that is none is named.
+    A *kind* that is none is named. A server tells who there is only to administrators.
     """
+    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.serialization import unknown_kind  # noqa: PLC0415 - few need it
 
     if wrong := unknown_kind(kind):
         say(wrong, kind="note")
         return
     name = (run.target.scope() or {}).get("user_id")
-    items, entries = (1, 0) if name is None else await counts_of_user(memory, name)
-    if name is not None and not items and entries:
-        has = counted(entries, "key-value entry", "key-value entries")
-        way = "`orbiter-memory kv` lists them"
-        say(f"no memories of {run.target.describe()}, but {has}; {way}", kind="note")
-    elif name is not None and not items and (ways := await _others(run, memory, name)):
-        say(f"no memories of {run.target.describe()}{ways}", kind="note")
-    elif items and name is not None and await _is_empty_part(run, memory):
-        way = f"`--user {name}` alone is for all of this user's"
-        say(f"no memories of {run.target.describe()}; {way}", kind="note")
-    else:
+    users: Sequence[UserInfo] = ()
+    with suppress(MemoryError):
+        users = await memory.users(limit=_NAMES, order="recent")
+    known = {each.user_id: each for each in users}
+    if name is None or not users or (name in known and known[name].items):
         run.out.note(text)
-
-
-async def _is_empty_part(run: CommandContext, memory: "AgentMemory") -> bool:
-    """Tell whether the scope is a part of a user's memories, and has none."""
-    scope = run.target.scope() or {}
-    return len(scope) > 1 and not (await memory.scope(**scope).stats()).items
-
-
-async def _others(run: CommandContext, memory: "AgentMemory", name: str) -> str:
-    """Return whose memories there are instead, as words to add; nothing for whoever may not know.
-
-    A server tells it only to the key of an administrator of everyone.
-    """
-    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
-
-    if near := await near_user(memory, name):
-        return near
-    try:
-        users = await memory.users(limit=_FEW_USERS + 1, order="recent")
-    except MemoryError:
-        return ""
-    others = [f"`{one_line(each.user_id)}`" for each in users if each.user_id != name]
-    if not others:
-        return run.target.or_all("shows") if (await memory.stats()).items else ""
-    more = ", …" if len(others) > _FEW_USERS else ""
-    return (
-        f"; there are some of {', '.join(others[:_FEW_USERS])}{more}: `--user NAME` shows those of "
-        f"one, `orbiter-memory users` lists all{run.target.or_all('shows')}"
-    )
-
-
-_FEW_USERS = 3
-"""Users who are named where somebody else has no memories."""
-
-
-async def counts_of_user(memory: "AgentMemory", name: str) -> tuple[int, int]:
-    """Return how many memories and entries a user has; as for one with memories if none may know.
-
-    A server tells it only to the key of an administrator.
-    """
-    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
-
-    try:
-        users = await memory.users(starts_with=name, limit=1)  # the shortest name is the first
-    except MemoryError:
-        return 1, 0
-    return next(((each.items, each.entries) for each in users if each.user_id == name), (0, 0))
+        return
+    near = get_close_matches(name, known.keys() - {name}, n=1)
+    others = [f"`{one_line(each)}`" for each in known if each != name]
+    if name in known:
+        ways = ", but key-value entries, which `orbiter-memory export` has"
+    elif near:
+        ways = f"; did you mean `{one_line(near[0])}`?"
+    else:
+        more = ", …" if len(others) > _FEW_USERS else ""
+        some = ", ".join(others[:_FEW_USERS])
+        ways = f"; there are some of {some}{more}: `--user NAME` shows those of one"
+    say(f"no memories of {run.target.describe()}{ways}", kind="note")
 
 
 async def near_user(memory: "AgentMemory", name: str | None) -> str:
     """Return which user may have been meant by a *name* that nobody has, as words to add."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
-
     from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
 
     if name is None:
