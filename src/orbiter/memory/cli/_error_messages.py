@@ -147,7 +147,7 @@ def _json_line(message: str, kind: str) -> str:
 
 
 def is_debugging() -> bool:
-    """Tell whether tracebacks are wanted."""
+    """Return whether tracebacks are wanted."""
     return os.environ.get("ORBITER_DEBUG", "") not in ("", "0")
 
 
@@ -222,7 +222,7 @@ def _code(error: BaseException) -> int:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Tell whether a value was given that no memory can have."""
+    """Return whether a value was given that no memory can have."""
     return type(error).__module__.startswith("pydantic")  # it is not imported for this
 
 

@@ -154,7 +154,7 @@ class Output:
             yield advance
 
     def is_plain(self) -> bool:
-        """Tell whether a program reads stdout, and gets one line for each thing."""
+        """Return whether a program reads stdout, and gets one line for each thing."""
         is_forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
         return not self.is_terminal and not is_forced
 
@@ -182,7 +182,7 @@ _MAX_LINES = 5
 
 
 def can_ask(out: "Output") -> bool:
-    """Tell whether someone sees a question and can answer it."""
+    """Return whether someone sees a question and can answer it."""
     return sys.stdin.isatty() and out.is_watched
 
 

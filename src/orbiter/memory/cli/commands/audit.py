@@ -31,7 +31,7 @@ def audit() -> None:
 
 
 def _has_log(memory: "AgentMemory") -> bool:
-    """Tell whether an open store keeps a log; `UnsupportedError` if it never can."""
+    """Return whether an open store keeps a log; `UnsupportedError` if it never can."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
 
     if is_served(memory):  # and says so itself if it keeps none

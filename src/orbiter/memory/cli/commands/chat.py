@@ -253,7 +253,7 @@ async def context(
 
 
 def _is_question(first: str, others: Sequence[str]) -> bool:
-    """Tell whether words that begin with no conversation are a question alone.
+    """Return whether words that begin with no conversation are a question alone.
 
     One that stands before a single text in quotes is meant for a new conversation.
     """

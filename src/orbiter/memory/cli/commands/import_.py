@@ -136,7 +136,7 @@ def _say_interrupted(stored: int, *, is_complete: bool) -> None:
 
 
 def _is_note(problem: "Problem") -> bool:
-    """Tell whether nothing is wrong: it is somebody else's, and was left where it is."""
+    """Return whether nothing is wrong: it is somebody else's, and was left where it is."""
     return problem.why.endswith(" were not imported")
 
 
@@ -153,7 +153,7 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
         name = f"{one_line(path)}: " if len(done) > 1 else ""
         format = f" ({one_line(result.format)})" if result.format else ""
         head = (counted(result.found), "bold")
-        run.out.show(styled(name, head, f"{format}: {counts}{_amiss(result)}"))
+        run.out.show(styled(name, head, f"{format}: {counts}"))
         _print_problems(name, result)
         if result.forgotten:
             count = counted(result.forgotten, "memory that was", "memories that were")
@@ -161,15 +161,6 @@ def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]
                 f"{count} forgotten here stay forgotten; `orbiter-memory list --forgotten` shows "
                 "what, `restore ID` brings it back"
             )
-
-
-def _amiss(result: "ImportResult") -> str:
-    """Return how many rows were not stored, or not with their time, if all of them are known."""
-    if result.problem_count > len(result.problems):
-        return f"; {result.problem_count:,} problems"
-    kinds = (("so it is not stored", "not stored"), ("; it is stored, and dated now", "dated now"))
-    counts = [(sum(why in each.why for each in result.problems), kind) for why, kind in kinds]
-    return "".join(f"; {count:,} {kind}" for count, kind in counts if count)
 
 
 def _print_problems(name: str, result: "ImportResult") -> None:
@@ -183,10 +174,7 @@ def _print_problems(name: str, result: "ImportResult") -> None:
         say(f"{name}{one_line(in_shell_words(note))}", kind="note")
     more = result.problem_count - min(len(problems), _MAX_PROBLEMS)
     if more:
-        is_all_notes = all(map(_is_note, problems))
-        what = ("more note", "more notes") if is_all_notes else ("more problem", "more problems")
-        kind = "note" if is_all_notes else "problem"
-        say(f"{name}{counted(more, *what)}; `--json` has the first 100", kind=kind)
+        say(f"{name}{more:,} more; `--json` has the first 100", kind="problem")
 
 
 def _json(done: "Sequence[tuple[str, ImportResult]]") -> dict[str, Any]:

@@ -137,18 +137,6 @@ async def commands_to_revoke(target: Target, scope: Mapping[str, str]) -> dict[s
     return {key.id: keys_command(target, None, "revoke", key.id) for key in keys}
 
 
-def missing_store(target: Target) -> str | None:
-    """Return the file of the store that *target* names if it is not there: it may be mistyped."""
-    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
-
-    url = target.url or default_url()
-    scheme, mark, rest = url.partition("://")
-    if mark and scheme.lower() != "sqlite":
-        return None
-    path = Path(rest[1:] if mark else url).expanduser()
-    return None if path.exists() else str(path)
-
-
 @click.group("keys", cls=Group)
 def keys() -> None:
     """Create, list, rotate and revoke API keys."""
@@ -216,15 +204,6 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
             role=role,
             name=name,
             expires=read_end("expires", expires),
-        )
-    # Told in a pipe, too: a key of another store than the one that is served opens nothing.
-    missing = None if file else missing_store(run.target)
-    if missing:
-        url = run.target.url
-        way = shlex.join(["orbiter-memory", "serve", *([] if url is None else ["--url", url])])
-        say(
-            f"the store `{missing}` is not made yet: `{way}` makes it, and takes this key",
-            kind="note",
         )
     if run.out.is_json:
         run.out.data({**_json(key), "key": token, "file": store.place})
@@ -374,6 +353,8 @@ def _read_overlap(text: str) -> timedelta:
 def _state(key: "Key") -> str:
     if key.revoked_at is not None:
         return "revoked"
+    if key.principal().opens_nothing:
+        return "names no user, so it opens nothing"
     return "open" if key.is_open(datetime.now(UTC)) else "expired"
 
 
@@ -382,8 +363,6 @@ def _describe_key(key: "Key") -> str:
     named = scope_label(principal.scope)
     whose = f"all users {named}" if principal.is_for_all else named or "everyone"
     parts = [key.role, whose, f"made {ago(key.created_at)}"]
-    if principal.opens_nothing:
-        parts.append("names no user, so it opens nothing")
     if key.revoked_at is not None:
         parts.append(f"revoked {ago(key.revoked_at)}")
     elif key.expires_at is not None:

@@ -58,7 +58,7 @@ async def restore(run: CommandContext, item_id: str, *, version: int | None, yes
 
 
 def _is_file_name(text: str) -> bool:
-    """Tell whether *text* names a file, there or not, and no memory."""
+    """Return whether *text* names a file, there or not, and no memory."""
     return Path(text).is_file() or "/" in text or text.endswith((".db", ".sqlite", ".sqlite3"))
 
 
