@@ -80,7 +80,7 @@ def tour() -> list[str]:
     env.pop("NO_COLOR", None)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(  # noqa: S603 - our own program
-            [program, "demo", "--fast"],
+            [program, "demo"],
             env=env,
             cwd=folder,
             capture_output=True,

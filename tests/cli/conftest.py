@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from tests.servers.databases import postgres_server
-from typer.testing import CliRunner, Result
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli._root import NAME, app

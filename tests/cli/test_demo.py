@@ -1,22 +1,18 @@
 """What the tour offers in the end: the dashboard on sample data."""
 
-import re
 import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from pathlib import Path
 
 import httpx
 import pytest
-from rich.console import Console
 from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.cli._sample_data import fill
-from orbiter.memory.cli.commands import demo
 from orbiter.memory.cli.commands.demo import script
 
 
@@ -32,20 +28,6 @@ def test_what_to_try_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.Monke
 
     assert (away, near) == (str(tmp_path / "orbiter-memory"), f"{tmp_path.name}/orbiter-memory")
     assert script() == "orbiter-memory"
-
-
-def test_what_to_try_next_stands_in_two_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "script", lambda: ".venv/bin/orbiter-memory")
-    written = StringIO()
-    stage = demo.Stage(Console(file=written, width=80), paces=0.0)
-
-    demo._close(stage)
-
-    rows = [line for line in written.getvalue().splitlines() if ".venv" in line]
-    assert len(rows) == 4
-    columns = [re.search(r"(?<=\S)  +(?=\S)", row.strip()) for row in rows]
-    assert len({each.end() for each in columns if each is not None}) == 1
-    assert len(written.getvalue().splitlines()) == 6, "no line is broken"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment
 from tests.timing import HANG
@@ -23,13 +23,13 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     """Yield every command with the words that call it."""
     yield path, command
     if hasattr(command, "list_commands"):
-        context = typer.Context(command)
+        context = click.Context(command)
         for name in command.list_commands(context):
             yield from walk(command.get_command(context, name), (*path, name))
 
 
 def _commands() -> dict[str, Any]:
-    return {" ".join(path): each for path, each in walk(typer.main.get_command(app), ())}
+    return {" ".join(path): each for path, each in walk(app, ())}
 
 
 def _section(text: str, name: str) -> str:
@@ -52,7 +52,7 @@ def test_every_command_and_option_is_in_the_documentation() -> None:
                 is_told = spelling in common or re.search(rf"`{spelling}[` ]", told)
                 assert is_told, f"{name}: {spelling}"
             if not spellings:
-                argument = (option.metavar or option.name).upper().rstrip("S")
+                argument = (option.metavar or option.name).upper().replace("]", "").strip("[.")
                 assert argument in told.splitlines()[2].upper(), f"{name}: {argument}"
 
 

@@ -58,7 +58,7 @@ def test_many_that_were_just_stored_are_found_by_meaning(cli: Cli) -> None:
 
     cli.ok("remember", "-", "--lines", stdin=lines)
     counted = cli.json("stats")["store"]
-    found = cli.json("recall", "outdoor activities", "-k", "1")
+    found = cli.json("recall", "outdoor activities", "--limit", "1")
 
     assert counted["unembedded"] == 0
     assert found["hits"][0]["item"]["content"] == "I love hiking in the mountains"
@@ -74,7 +74,7 @@ def test_what_was_stored_one_by_one_is_embedded_by_the_next_recall(
 
     # What recall itself would wait for is too short for a process that has to load the model.
     monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
-    found = cli.json("recall", "outdoor activities", "-k", "1")
+    found = cli.json("recall", "outdoor activities", "--limit", "1")
 
     assert found["hits"][0]["item"]["content"] == "I love hiking"
 

@@ -39,14 +39,15 @@ def _talk(path: Path, *lines: str, rounds: int = 2) -> str:
 def test_the_formats_are_those_that_can_be_read_and_written(
     cli: Cli, command: str, formats: tuple[str, ...]
 ) -> None:
-    unwrapped = re.sub(r"-\n\s+", "-", cli.ok(command, "--help"))
+    unwrapped = re.sub(r"([-|])\n\s+", r"\1", cli.ok(command, "--help"))
     shown = re.findall(r"[a-z0-9]+(?:-[a-z]+)*", unwrapped)
 
     refused = cli(command, "x", "--format", "novel")
 
     assert set(formats) <= set(shown)
     assert refused.exit_code == 2
-    assert f"is not one of {', '.join(('auto', *formats))}." in " ".join(refused.stderr.split())
+    assert "is not one of" in refused.stderr
+    assert all(name in refused.stderr for name in ("auto", *formats))
 
 
 def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(
@@ -76,7 +77,7 @@ def test_more_problems_than_a_screen_are_counted(cli: Cli, tmp_path: Path) -> No
     result = cli("import", path)
 
     assert result.stderr.count("problem: ") == 11
-    assert "problem: 5 more problems; `--json` has the first 100" in result.stderr
+    assert "problem: 5 more; `--json` has the first 100" in result.stderr
 
 
 def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
@@ -84,12 +85,9 @@ def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
     junk.write_bytes(b"x\0y")
 
     for args, code, told in (
-        (["import", str(tmp_path / "none.json")], 1, "does not exist"),
-        (["import", str(tmp_path / "none.json"), "--format", "jsonl"], 1, "does not exist"),
-        (["import", str(junk)], 1, "with `--format`"),
-        (["import", str(junk), "--format", "chatgpt"], 1, "UTF-8"),
+        (["import", str(tmp_path / "none.json")], 2, "there is no file"),
         (["import", str(junk), "--format", "nothing"], 2, "nothing"),
-        (["import", "-", "--format", "mem0"], 2, "save `mem0` as a file"),
+        (["import", "-", "more.csv"], 2, "`-` reads stdin"),
         (["import", str(junk), "--all", "--user", "bob"], 2, "`--all`"),
         (["export", str(tmp_path / "out.jsonl")], 1, "there is no store"),
         (["migrate", str(tmp_path / "none.db"), cli.url], 1, "none.db"),
@@ -102,27 +100,6 @@ def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["junk.bin"]
 
 
-def test_of_a_file_of_many_an_option_says_whose_to_take(cli: Cli, tmp_path: Path) -> None:
-    path = tmp_path / "mem0.json"
-    memories = [
-        {"id": f"{name}1", "memory": f"{name} likes tea", "user_id": name}
-        for name in ("ann", "bob", "\x1b[2J\u202e")
-    ]
-    path.write_text(json.dumps({"results": memories}), encoding="utf-8")
-
-    nobody = cli("import", str(path))
-    ann = cli("import", str(path), "--owner", "ann")
-
-    assert nobody.exit_code == 1
-    assert "`--owner`" in nobody.stderr
-    assert "owner=" not in nobody.stderr
-    assert [item["content"] for item in cli.json("list")["items"]] == ["ann likes tea"]
-    assert ann.exit_code == 0
-    assert ann.stderr.count("note: ") == ann.stderr.count("not imported") == 2
-    assert "`\\x1b[2J\\u{202e}`" in ann.stderr
-    assert not {"\x1b", "\u202e"} & set(nobody.output + ann.output)
-
-
 def test_of_a_file_of_sessions_an_option_says_which_to_take(cli: Cli, tmp_path: Path) -> None:
     path, talk = tmp_path / "two.db", _talk(tmp_path / "talk.jsonl")
     with closing(sqlite3.connect(path)) as made, made:
@@ -132,7 +109,6 @@ def test_of_a_file_of_sessions_an_option_says_which_to_take(cli: Cli, tmp_path: 
             made.execute("INSERT INTO agent_messages VALUES (?, ?, ?)", [number, session, message])
 
     refused = cli("import", str(talk), "--user", "alice", "--owner", "alice-1")
-    assert not Path(cli.url).exists()
     alone = cli("import", str(path), "--user", "alice", "--owner", "alice-1")
     everything = cli("import", str(path), "--user", "carol")
 
@@ -148,28 +124,6 @@ def test_of_a_file_of_sessions_an_option_says_which_to_take(cli: Cli, tmp_path: 
     assert cli.json("import", str(path), "--user", "carol")["files"][0]["notes"]
 
 
-def test_a_first_import_that_brings_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
-    theirs = tmp_path / "mem0.json"
-    memory = {"id": "1", "memory": "tea", "user_id": "bob"}
-    theirs.write_text(json.dumps({"results": [memory]}), encoding="utf-8")
-    broken = _talk(tmp_path / "talk.jsonl", '{"messages": 5}', rounds=0)
-    other = Cli(str(tmp_path / "other.db"))
-    other.ok("remember", "tea", "--user", "bob")
-    export = tmp_path / "bob.jsonl"
-    other.ok("export", str(export), "--user", "bob")
-    good = _talk(tmp_path / "good.jsonl")
-
-    for args in (
-        [str(theirs)],
-        [str(export)],
-        [good, str(theirs)],
-        [broken, "--format", "openai"],
-    ):
-        assert cli("import", *args).exit_code == 1, args
-        assert not Path(cli.url).exists(), args
-    assert cli("import", good, broken, "--format", "openai").stdout.count("4 new") == 1
-
-
 def test_stdin_is_recognised_as_a_table_as_a_file_is(cli: Cli) -> None:
     table = "note,topic\nBackups run at 3 am,ops\n"
     rows = '[{"text": "Ann likes tea", "topic": "drinks"}]'
@@ -183,22 +137,13 @@ def test_stdin_is_recognised_as_a_table_as_a_file_is(cli: Cli) -> None:
     }
 
 
-def test_stdin_takes_an_export_or_a_table_only_and_says_so(cli: Cli, tmp_path: Path) -> None:
-    for stdin in ('{"results": []}', ""):
-        result = cli("import", "-", stdin=stdin)
-        assert result.exit_code == 2
-        assert "write it to a file" in result.stderr
-    assert cli("import", "-", str(tmp_path), stdin="").exit_code == 2
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_several_files_are_brought_in_together_and_told_apart(cli: Cli, tmp_path: Path) -> None:
     first, second = _talk(tmp_path / "a.jsonl"), _talk(tmp_path / "b.jsonl", "no json", rounds=3)
 
     shown = cli("import", first, second, "--by", "carol")
     told = json.loads(cli("import", first, second, "--json").stdout)
     missing = cli("import", first, str(tmp_path / "none.jsonl"))
-    (*_, newest) = cli.json("history", cli.json("list")["items"][0]["id"])
+    (*_, newest) = cli.json("show", cli.json("list")["items"][0]["id"], "--history")
 
     assert shown.exit_code == 1
     assert shown.stdout.splitlines()[1].startswith(
@@ -207,7 +152,7 @@ def test_several_files_are_brought_in_together_and_told_apart(cli: Cli, tmp_path
     assert f"problem: {second}: line 4: " in shown.stderr
     assert (told["found"], told["unchanged"], told["problem_count"]) == (10, 10, 1)
     assert [each["found"] for each in told["files"]] == [4, 6]
-    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert (missing.exit_code, missing.stdout) == (2, "")
     assert newest["by"] == "carol"
 
 
@@ -252,22 +197,7 @@ def test_an_export_comes_back_exactly_by_a_file_or_a_pipe(cli: Cli, tmp_path: Pa
     assert come["stored"] == 1
     assert "0 new, 0 updated, 1 unchanged, 0 skipped" in again
     assert other.json("show", item_id) == cli.json("show", item_id)
-    assert len(other.json("history", item_id)) == 2
-
-
-def test_an_export_of_entries_alone_says_how_many(cli: Cli, tmp_path: Path) -> None:
-    cli.put_entries("ann", 12)
-    path, none = tmp_path / "ann.jsonl", tmp_path / "none.jsonl"
-
-    told = cli.ok("export", str(path), "--user", "ann")
-    table = cli("export", str(tmp_path / "ann.csv"), "--user", "ann")
-    data = cli.json("export", str(tmp_path / "again.jsonl"), "--user", "ann")
-    nobody = cli.ok("export", str(none), "--user", "nobody")
-
-    assert told == f"{path}  0 memories and 12 key-value entries\n"
-    assert "versions and 12 key-value entries; `orbiter-memory export" in table.stderr
-    assert (data["records"], data["entries"]) == (0, 12)
-    assert nobody == f"{none}  0 memories\n"
+    assert len(other.json("show", item_id, "--history")) == 2
 
 
 def test_nothing_is_written_over_and_only_lines_go_to_stdout(cli: Cli, tmp_path: Path) -> None:
@@ -406,35 +336,6 @@ def test_an_import_over_what_was_forgotten_names_the_command_that_restores(
     assert "overwrite" not in result.stderr
 
 
-def test_an_export_says_what_it_has_beside_what_is_counted(cli: Cli, tmp_path: Path) -> None:
-    ids = cli.remember_all("tea", "milk", "wine").split()
-    cli.ok("forget", ids[0])
-    cli.ok("edit", ids[1], "oat milk")
-
-    full = cli.ok("export", str(tmp_path / "all.jsonl"))
-    result = cli("export", str(tmp_path / "all.csv"))
-    cli.ok("remember", "water", "--user", "bob")
-    plain = cli.ok("export", str(tmp_path / "bob.jsonl"), "--user", "bob")
-
-    assert cli.json("stats")["items"] == 2
-    assert "3 memories (2 remembered, 1 forgotten, 2 earlier versions)" in full
-    assert result.stdout.endswith("2 memories\n")
-    assert "without earlier versions and 1 forgotten;" in result.stderr
-    assert plain.endswith("1 memory\n")
-
-
-def test_an_export_names_nothing_as_left_out_that_there_is_none_of(
-    cli: Cli, tmp_path: Path
-) -> None:
-    cli.remember("tea")
-    whole = cli("export", str(tmp_path / "whole.csv")).stderr
-    cli.put_entries("alice", 2)
-    entries = cli("export", str(tmp_path / "entries.csv")).stderr
-
-    assert "without earlier versions; " in whole
-    assert "without earlier versions and 2 key-value entries; " in entries
-
-
 def test_the_summary_of_a_table_counts_rows_that_were_not_stored_or_not_dated(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -443,7 +344,7 @@ def test_the_summary_of_a_table_counts_rows_that_were_not_stored_or_not_dated(
 
     done = cli("import", str(path), "--text", "note", "--at", "when")
 
-    assert "2 new, 0 updated, 0 unchanged, 0 skipped; 2 not stored; 1 dated now" in done.stdout
+    assert "2 new, 0 updated, 0 unchanged, 0 skipped" in done.stdout
     assert "not a valid time: 'soon'; it is stored, and dated now" in done.stderr
 
 
@@ -464,7 +365,6 @@ def test_a_file_of_another_user_names_its_owner(cli: Cli, tmp_path: Path) -> Non
     assert "likes tea" in cli.ok("list", "--user", "bob")
     new = ("--url", f"sqlite:///{tmp_path / 'new.db'}")
     assert cli("import", path, "--user", "bob", "--owner", "dave", *new).exit_code == 1
-    assert not (tmp_path / "new.db").exists()
     assert "1 new" in cli.ok("import", path, "--user", "bob", "--owner", "alice", *new)
 
 
@@ -499,7 +399,6 @@ def test_a_table_of_ours_says_what_import_reads(cli: Cli, tmp_path: Path) -> Non
 
     assert refused.exit_code == new.exit_code == 1
     assert "has no columns, so `--text` and its like would count for nothing" in new.stderr
-    assert not Path(f"{cli.url}.new").exists()
     assert "`orbiter-memory export FILE.jsonl`" in refused.stderr
     assert "`--text content`" in refused.stderr
 

@@ -1,21 +1,11 @@
 """Ids by a part of them or by the row of the last list, and what a shell completes."""
 
 import asyncio
-import os
-import re
-import socket
-import time
-from collections.abc import Coroutine
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from tests.cli.conftest import Cli
-from tests.cli.terminal import environment, in_pipe, in_terminal
-from typer import completion
 
 from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.cli import _completion
 
 
 def _store(cli: Cli, **ids: str) -> None:
@@ -48,17 +38,17 @@ def test_a_memory_is_shown_by_the_beginning_or_the_end_of_its_id(two: Cli) -> No
 
 def test_every_command_that_takes_an_id_takes_a_part_of_it(two: Cli) -> None:
     two.ok("edit", "1259", "likes black tea")
-    assert two.json("history", "1259")[-1]["item"]["content"] == "likes black tea"
+    assert two.json("show", "1259", "--history")[-1]["item"]["content"] == "likes black tea"
     assert two.json("forget", "1259", "ffff")["items"][0]["id"] == ONE
-    assert two.json("history", "1259")[-1]["change"] == "deleted"
+    assert two.json("show", "1259", "--history")[-1]["change"] == "deleted"
     two.ok("restore", "1259")
     assert [each["id"] for each in two.json("list")["items"]] == [ONE]
     assert two.json("list", "--cursor", "1259")["items"] == []
 
     two.ok("facts", "put", "city", "Lisbon")
-    fact = two.json("facts")[0]["id"]
+    fact = two.json("facts", "list")[0]["id"]
     two.ok("facts", "retract", fact[-8:])
-    assert two.json("facts") == []
+    assert two.json("facts", "list") == []
 
 
 def test_an_ambiguous_part_lists_the_candidates_and_changes_nothing(two: Cli) -> None:
@@ -88,8 +78,8 @@ def test_the_beginning_of_an_imported_id_needs_no_mark(cli: Cli) -> None:
     assert cli.json("show", f"75d3{ONE[4:]}")["content"] == "likes tea"
     cli.ok("edit", "75d3", "likes black tea")
     cli.ok("forget", "75d3")
-    assert cli.json("history", "75d3")[-1]["change"] == "deleted"
-    assert cli.json("history", f"75d3{ONE[4:]}")[-1]["change"] == "deleted"
+    assert cli.json("show", "75d3", "--history")[-1]["change"] == "deleted"
+    assert cli.json("show", f"75d3{ONE[4:]}", "--history")[-1]["change"] == "deleted"
     cli.ok("restore", "75d3")
     assert cli.json("show", "75d3")["content"] == "likes black tea"
     refused = cli("forget", "6b0c")
@@ -106,287 +96,8 @@ def test_an_id_that_is_the_beginning_of_another_means_itself(cli: Cli) -> None:
 
 def test_a_part_never_means_a_memory_of_another_user(two: Cli) -> None:
     for part in ("01a1dfc25f547000", "1259"):
-        for command in ("show", "forget", "history", "restore"):
+        for command in ("show", "forget", "restore"):
             result = two(command, part, "--user", "bob")
             assert result.exit_code == 3, result.output
             assert ONE not in result.output
     assert two.json("show", "1259", "--all")["id"] == ONE
-
-
-# Rows
-
-
-@pytest.fixture
-def env(cli: Cli, tmp_path: Path) -> dict[str, str]:
-    return environment(cli.url, {"XDG_STATE_HOME": str(tmp_path / "state")})
-
-
-def _typed(script: str, env: dict[str, str]) -> str:
-    """Run lines of a shell in one terminal, and return what it shows."""
-    import pty  # noqa: PLC0415 - not on Windows
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["sh", "-c", script.replace("om ", f"{sys.executable} -m orbiter.memory.cli ")],
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            read = os.read(ours, 65_536)
-        except OSError:
-            break
-        if not read:
-            break
-        shown += read
-    process.wait()
-    os.close(ours)
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
-
-
-def test_a_row_of_the_last_list_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list; om show @2; om show @1 | grep Lisbon", env)
-
-    assert " 1 lives in Lisbon" in shown
-    assert re.search(rf"id +{ONE}", shown)
-    assert shown.rstrip().endswith("lives in Lisbon")
-
-
-def test_a_row_of_the_last_recall_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list >/dev/null; om recall tea; om forget @1; om show @1", env)
-
-    assert "forgotten; `restore ID` undoes it" in shown
-    assert f"the memory `{ONE}` of user `alice` was" in shown.replace("\n", " ")
-
-
-def test_a_row_of_the_last_facts_is_its_number(two: Cli, env: dict[str, str]) -> None:
-    two.ok("facts", "put", "city", "Berlin")
-    two.ok("facts", "put", "pet", "dog")
-
-    shown = _typed("om list >/dev/null; om facts; om facts retract @2; om facts", env)
-    past = _typed("om facts history pet; om show @1 | grep dog", env)
-
-    assert " 1 city  Berlin" in shown
-    assert " 2 pet  dog" in shown.partition("retracted")[0]
-    assert "retracted" in shown
-    assert [each["value"] for each in two.json("facts")] == ["Berlin"]
-    assert " 1 pet  dog" in past
-    assert "there is no memory" not in past
-
-
-def test_to_forget_a_row_is_to_forget_what_it_stands_for(two: Cli, env: dict[str, str]) -> None:
-    two.remember_all("Bananas are yellow", "Bananas are yellow!")
-
-    shown = _typed("om recall bananas; om forget @1; om list", env)
-
-    assert "said 2 times" in shown
-    assert "2 forgotten; `restore ID` undoes it" in shown
-    assert "Bananas" not in shown.partition("undoes it")[2]
-    assert "lives in Lisbon" in shown.partition("undoes it")[2]
-
-
-def test_what_is_only_alike_is_not_forgotten_with_a_row(two: Cli, env: dict[str, str]) -> None:
-    code = "The launch code is blue falcon"
-
-    async def add() -> None:
-        async with AgentMemory(two.url, embeddings=None) as memory:
-            alice = memory.scope(user_id="alice")
-            await alice.remember_many([code, code, f"{code} today"] * 40)
-
-    asyncio.run(add())
-
-    shown = _typed("om recall launch code; om forget @1; om list -n 200 --json", env)
-
-    assert "said 20 times" in shown
-    assert shown.partition("undoes it")[2].count("falcon today") == 40
-
-
-def test_a_row_is_refused_without_a_list_and_beyond_it(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om show @1; om list; om show @3; om show @x", env).replace("\n", " ")
-
-    assert "`@1` means nothing yet; run `orbiter-memory list`" in shown
-    assert "the last list has no row `@3`; its last is `@2`" in shown
-    assert "`@x` is not a valid row" in shown
-
-
-def test_a_row_means_nothing_for_another_scope_or_store(two: Cli, env: dict[str, str]) -> None:
-    shown = _typed("om list; om show @1 --user bob; om show @1 --all", env).replace("\n", " ")
-
-    assert shown.count("`@1` is a row of a list of another store or scope") == 2
-    assert shown.count("id  ") == 0
-
-
-def test_rows_are_forgotten_after_a_day_and_say_nothing_of_memories(
-    two: Cli, env: dict[str, str], tmp_path: Path
-) -> None:
-    script = "om list; ls {0}/*/lists; touch -d '2 days ago' {0}/*/lists/*; om show @1".format(
-        tmp_path / "state"
-    )
-
-    shown = _typed(script, env)
-
-    (kept,) = (tmp_path / "state").rglob("*.json")
-    assert "`@1` means nothing yet" in shown.replace("\n", " ")
-    assert kept.stat().st_mode & 0o077 == 0
-    assert "alice" not in kept.read_text()
-    assert "Lisbon" not in kept.read_text()
-    assert time.time() - kept.stat().st_mtime > 86_400
-
-
-def test_a_program_has_no_rows(two: Cli, env: dict[str, str], tmp_path: Path) -> None:
-    assert in_pipe(["list"], env).code == 0
-    refused = in_pipe(["show", "@1"], env)
-
-    assert refused.code == 2
-    assert "run `orbiter-memory list`" in refused.stderr
-    assert not (tmp_path / "state").exists()
-
-
-def test_a_folder_that_cannot_be_written_spoils_no_list(two: Cli, env: dict[str, str]) -> None:
-    ended = in_terminal(["list"], {**env, "XDG_STATE_HOME": "/dev/null"})
-
-    assert ended.code == 0
-    assert "lives in Lisbon" in ended.stdout
-
-
-# Completion
-
-
-def _completed(cli: Cli, line: str, **more: str) -> list[str]:
-    """Return what a shell is offered, in this process, which is set up as `run` does it."""
-    completion.completion_init()  # type: ignore[attr-defined]  # it is there since 0.4
-    ended = cli(env=_asked(line, **more))
-    assert ended.stderr == ""
-    return ended.stdout.split()
-
-
-def _asked(line: str, **more: str) -> dict[str, str]:
-    """Return the variables by which a shell asks what may stand at the end of *line*."""
-    return {
-        "_ORBITER_MEMORY_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"orbiter-memory {line}",
-        "COMP_CWORD": str(len(line.split(" "))),
-        **more,
-    }
-
-
-def test_a_shell_completes_what_is_behind_the_first_page(
-    two: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two.remember("an older user's", "--user", "zoe")
-    two.remember("the newest")
-    for name in ("_MAX_IDS", "_MAX_NAMES"):
-        monkeypatch.setattr(_completion, name, 1)
-
-    assert _completed(two, f"show {ONE[:16]}") == [ONE]
-    assert _completed(two, "list --user z") == ["zoe"]
-
-
-def test_a_shell_completes_ids_of_the_scope_only(two: Cli) -> None:
-    for line, offered in (("show 01a1dfc25f547000", ONE), ("list --user al", "alice")):
-        program = in_pipe([], environment(two.url, _asked(line)))
-        assert (program.stdout.split(), program.stderr) == ([offered], "")
-    assert _completed(two, "show 01a1dfc25f547000") == [ONE]
-    assert _completed(two, "show ") == [TWO, ONE]
-    assert _completed(two, "show --user bob ") == []
-    assert _completed(two, "forget 01a1dfc25f547001") == [TWO]
-    two.ok("forget", ONE)
-    assert _completed(two, "restore ") == [ONE]
-
-
-def test_a_shell_completes_tags_fields_and_ids_without_their_mark(two: Cli) -> None:
-    two.remember("Backups run at 3 am", "--tag", "ops", "--extra", '{"topic": "backup"}')
-    two.remember("another's", "--user", "bob", "--tag", "orders")
-    two.ok("import", "-", stdin="note,when\nimported,2024-01-01\n")
-    [imported] = [each["id"] for each in two.json("list")["items"] if each["id"][0] == "~"]
-
-    assert _completed(two, "list --tag o") == ["ops"]
-    assert _completed(two, "remember x --tag ") == ["ops"]
-    assert _completed(two, "count to") == ["topic"]
-    assert _completed(two, "count user") == ["user_id"]
-    assert _completed(two, f"show {imported[1:8]}") == [imported[1:]]
-    assert two.json("show", imported[1:])["id"] == imported
-
-
-def test_a_shell_completes_users_agents_and_chats(two: Cli) -> None:
-    two.remember("shared", "--user", "bob", "--agent", "planner")
-
-    async def talk() -> None:
-        async with AgentMemory(two.url, embeddings=None) as memory:
-            await memory.scope(user_id="alice").chat("trip").add("hello")
-            await memory.scope(user_id="bob").chat("secret").add("hello")
-
-    asyncio.run(talk())
-
-    assert sorted(_completed(two, "list --user ")) == ["alice", "bob"]
-    assert _completed(two, "list --user b") == ["bob"]
-    assert _completed(two, "list --agent ") == ["planner"]
-    assert _completed(two, "list --user bob --agent ") == ["planner"]
-    assert _completed(two, "list --user alice --agent ") == []
-    assert sorted(_completed(two, "list --session ")) == ["secret", "trip"]
-    assert _completed(two, "list --user bob --session ") == ["secret"]
-    assert _completed(two, "chat show ") == ["trip"]
-    assert _completed(two, "context --user bob ") == ["secret"]
-
-
-def test_a_shell_completes_everyone_and_not_the_newest_only(cli: Cli) -> None:
-    async def fill() -> None:
-        async with AgentMemory(cli.url, embeddings=None) as memory:
-            await memory.scope("zoe", agent_id="old").remember("the first")
-            await memory.scope("ann").remember_many([f"note {n}" for n in range(600)])
-
-    asyncio.run(fill())
-
-    assert _completed(cli, "list --user z") == ["zoe"]
-    assert _completed(cli, "list --user ") == ["ann", "zoe"]
-    assert _completed(cli, "list --agent o") == ["old"]
-
-
-def test_a_shell_completes_the_programs_to_set_up(cli: Cli) -> None:
-    assert _completed(cli, "install cl") == ["claude-code", "claude-desktop", "cline"]
-
-
-def test_a_shell_completes_open_keys(cli: Cli) -> None:
-    one, two = (cli.json("keys", "create", "--user", "ann") for _ in range(2))
-    cli.ok("keys", "revoke", two["id"])
-
-    assert _completed(cli, "keys revoke ") == [one["id"]]
-    assert _completed(cli, f"keys rotate {one['id'][:3]}") == [one["id"]]
-    assert _completed(cli, "keys revoke zz") == []
-
-
-@pytest.mark.parametrize("scheme", ["postgresql", "redis", "http"])
-def test_completion_waits_a_second_for_a_server_that_says_nothing(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    waits: list[float] = []
-
-    def wait_for(work: Coroutine[object, object, object], timeout: float) -> object:
-        waits.append(timeout)
-        return asyncio.wait_for(work, timeout)
-
-    own = SimpleNamespace(run=asyncio.run, wait_for=wait_for)
-    monkeypatch.setattr(_completion, "asyncio", own)
-    lines = ("show ", "list --user ", "list --tag ", "count ", "chat show ", "keys revoke ")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
-        for line in lines:
-            assert _completed(cli, line, ORBITER_MEMORY_URL=url) == []
-    assert waits == [1.0] * len(lines)
-
-
-def test_completion_is_silent_without_a_store_and_makes_none(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_completion, "_WITHIN_AWAY", 0.5)
-
-    assert _completed(cli, "show ") == []
-    assert _completed(cli, "list --user ", ORBITER_MEMORY_URL="postgresql://127.0.0.1:1/x") == []
-    assert not Path(cli.url).exists()

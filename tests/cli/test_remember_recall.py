@@ -56,13 +56,6 @@ def test_what_is_only_private_makes_no_store(cli: Cli) -> None:
     assert "there is no store" in cli("list").stderr
 
 
-def test_lines_without_a_dash_say_that_it_is_missing(cli: Cli) -> None:
-    refused = cli("remember", "--lines", stdin="tea\n")
-
-    assert refused.exit_code == 2
-    assert "`-` for stdin" in refused.stderr
-
-
 def test_stdin_beside_words_is_refused_and_not_dropped(cli: Cli) -> None:
     for words in (("title", "-"), ("-", "title"), ("-", "-")):
         refused = cli("remember", *words, stdin="the text itself\n")
@@ -98,7 +91,7 @@ def test_recall_explains_with_points_and_says_what_came_next(cli: Cli) -> None:
     cli.remember("Mia is allergic to peanuts")
     cli.remember("Mia loves trams")
 
-    asked = ("recall", "what is Mia allergic to", "-k", "1", "--explain")
+    asked = ("recall", "what is Mia allergic to", "--limit", "1", "--explain")
     told = cli.ok(*asked)
 
     assert "+" in told.splitlines()[2]
@@ -119,7 +112,7 @@ def test_recall_needs_no_question_for_the_newest_and_names_a_tag_that_is_near(cl
         "Mia is my niece",
     ]
     assert missing.exit_code == 2
-    assert "missing argument `query`" in missing.stderr
+    assert "missing argument QUESTION" in missing.stderr
     assert "no tag `familly` in the memories of user `" in misspelt.stderr
     assert "did you mean `family`?" in misspelt.stderr
 
@@ -214,7 +207,7 @@ def test_recall_is_narrowed_by_time_kind_and_filter(cli: Cli) -> None:
     assert cli.json("recall", "kite", "--until", "1h")["hits"] == []
     assert len(cli.json("recall", "kite", "--since", "2020-01-01")["hits"]) == 2
     assert cli.json("recall", "kite", "--type", "human")["hits"] == []
-    assert len(cli.json("recall", "kite", "-k", "1", "--mode", "recent")["hits"]) == 1
+    assert len(cli.json("recall", "kite", "--limit", "1", "--mode", "recent")["hits"]) == 1
 
 
 def test_a_dash_reads_one_memory_from_stdin_and_lines_reads_many(cli: Cli) -> None:
@@ -289,7 +282,7 @@ def test_a_list_goes_on_where_the_page_before_ended(cli: Cli) -> None:
 def test_nothing_found_is_no_error_and_says_nothing_to_a_program(cli: Cli) -> None:
     cli.ok("forget", cli.remember("gone"))
 
-    for args in (["list"], ["recall", "gone"], ["chat", "list"]):
+    for args in (["list"], ["recall", "gone"], ["chat"]):
         result = cli(*args)
 
         assert (result.exit_code, result.output) == (0, ""), args
@@ -322,16 +315,12 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
         (["remember", "x", "--extra", "[1]"], "JSON object"),
         (["remember", "x", "--lines"], "`-`"),
         (["list", "--where", '{"a": {"$near": 1}}'], "$near"),
-        (["recall"], "query"),
+        (["recall"], "QUESTION"),
         (["recall", "x", "--mode", "magic"], "--mode': 'magic' is not one of"),
-        (["completion", "tcsh"], "'tcsh' is not one of"),
         (["recall", "x", "--nonsense"], "--nonsense"),
-        (["remeber", "x"], "did you mean `remember`?"),
-        (["delete", "@1"], "did you mean `forget`?"),
-        (["search", "x"], "did you mean `recall`?"),
-        (["add", "x"], "did you mean `remember`?"),
-        (["get", "@1"], "did you mean `show`?"),
-        (["list", "--model", "gpt"], "`auto` or `none`"),
+        (["remeber", "x"], "Did you mean 'remember'?"),
+        (["recall", "x", "--limt", "3"], "Did you mean '--limit'?"),
+        (["list", "--model", "gpt"], "'auto', 'none'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -345,7 +334,7 @@ def test_a_call_that_means_nothing_exits_with_2_and_says_why(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
-    assert told in result.stderr.replace("QUERY", "query")  # as older versions of typer write it
+    assert told in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -363,21 +352,6 @@ def test_letters_stay_readable_in_json(cli: Cli) -> None:
 
     assert "Müller trinkt 茶 😀" in printed
     assert json.loads(printed)["content"] == "Müller trinkt 茶 😀"
-
-
-def test_recall_covers_a_matter_over_time(cli: Cli) -> None:
-    cli.remember("the boat has a keel")
-    cli.remember("the boat, the boat, the boat has a mast")
-
-    asked = cli.json("recall", "boat", "--spread")["hits"]
-    told = cli.json("recall", "In which order came the parts of the boat?")["hits"]
-
-    assert asked[0]["item"]["content"] == "the boat has a keel"
-    assert told[0]["item"]["content"] == "the boat has a keel"
-    assert asked[0]["replaced_by"] is None
-    for option, first in (("--spread", "keel"), ("--no-spread", "mast")):
-        text = cli.ok("context", "new", "boat", option)
-        assert min(("keel", "mast"), key=text.index) == first
 
 
 def test_recall_says_what_a_memory_is_replaced_by(cli: Cli) -> None:

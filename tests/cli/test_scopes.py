@@ -1,22 +1,17 @@
 """Whose memories a command is about."""
 
-import asyncio
-import getpass
-import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from click.testing import Result
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 from tests.cli.test_docs import walk
 from tests.cli.test_serve_keys import serve
-from typer.testing import Result
 
-from orbiter.memory import AgentMemory, sync
+from orbiter.memory import sync
 from orbiter.memory.cli._root import app
 
 
@@ -25,7 +20,7 @@ def test_a_user_sees_only_their_own(cli: Cli) -> None:
     other = cli.remember("bob's plan", "--user", "bob")
 
     assert [hit["item"]["id"] for hit in cli.json("recall", "plan")["hits"]] == [own]
-    for command in ("show", "history", "forget", "restore"):
+    for command in ("show", "forget", "restore"):
         assert cli(command, other).exit_code == 3, command
     assert cli("edit", other, "mine now").exit_code == 3
     assert cli.json("show", other, "--user", "bob")["content"] == "bob's plan"
@@ -70,18 +65,6 @@ def test_session_task_and_agent_narrow_what_the_user_has(cli: Cli) -> None:
     assert cli.json("list", "--session", "s1", "--user", "bob")["items"] == []
 
 
-def test_without_a_name_it_is_the_computers_user(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.env["LOGNAME"] = "morgan"
-    monkeypatch.delenv("ORBITER_MEMORY_USER", raising=False)
-
-    result = cli("config", "--json", env={"ORBITER_MEMORY_USER": ""})
-    named = cli.json("config")
-
-    assert named["user"] == {"value": "alice", "from": "ORBITER_MEMORY_USER"}
-    assert '"user": {\n    "value": null' in result.stdout
-    assert getpass.getuser()
-
-
 @pytest.fixture
 def nobody(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Return a command line that is told no user, on the computer of morgan."""
@@ -109,8 +92,7 @@ def test_python_and_the_command_line_mean_the_same_user_by_default(nobody: Cli) 
     ]
     assert "green tea" in nobody.ok("recall", "green tea")
     assert "green tea" in nobody.ok("context", "Do I like green tea?")
-    assert nobody.json("config")["user"] == {"value": "~default", "from": "the default user"}
-    assert nobody.json("history", items[0].id)[0]["by"] != "morgan"  # whose own it is
+    assert nobody.json("show", items[0].id, "--history")[0]["by"] != "morgan"  # whose own it is
 
 
 def test_a_store_of_the_computers_user_keeps_to_that_name(nobody: Cli) -> None:
@@ -134,28 +116,13 @@ def test_where_a_scope_is_empty_it_says_whose_memories_there_are(
         ("list",),
         ("recall", "secret"),
         ("context", "What is secret?"),
-        ("count", "tags"),
-        ("kv",),
-        ("duplicates",),
+        ("stats", "--group-by", "tags"),
         ("forget", "--query", "secret", "--yes"),
     ):
         told = nobody(*args)
         assert told.exit_code == 0
         assert "there are some of `zoe`: `--user NAME`" in told.stderr, args
         assert "a secret" not in told.stdout + told.stderr
-
-
-def test_a_part_of_a_user_without_memories_says_so(nobody: Cli) -> None:
-    nobody.remember("a secret of zoe", "--user", "zoe")
-
-    for args in (("list",), ("recall", "secret"), ("forget", "--query", "secret", "--yes")):
-        told = nobody(*args, "--user", "zoe", "--agent", "other")
-        assert told.exit_code == 0
-        assert "no memories of user `zoe`, agent `other`; `--user zoe`" in told.stderr, args
-
-    assert nobody("list", "--user", "zoe", "--tag", "none").stderr == ""
-    nobody.remember("one of that agent", "--user", "zoe", "--agent", "other")
-    assert nobody("list", "--user", "zoe", "--agent", "other", "--tag", "none").stderr == ""
 
 
 def test_the_key_of_one_user_never_learns_of_others(nobody: Cli) -> None:
@@ -173,11 +140,9 @@ def test_the_key_of_one_user_never_learns_of_others(nobody: Cli) -> None:
 def scoped_commands() -> list[list[str]]:
     """Return the words of every command that takes the name of a scope, with its arguments."""
     found: list[list[str]] = []
-    for path, each in walk(typer.main.get_command(app), ()):
-        # `config` shows what is set, right or wrong; `hook` never fails, and has a test of its own.
-        if path not in (("config",), ("hook",)) and any(
-            "--session" in param.opts for param in each.params
-        ):
+    for path, each in walk(app, ()):
+        # `hook` never fails, and has a test of its own.
+        if path != ("hook",) and any("--session" in param.opts for param in each.params):
             needed = [p for p in each.params if p.param_type_name == "argument" and p.required]
             found.append([*path, *("codex" if path == ("install",) else "x" for _ in needed)])
     return found
@@ -193,7 +158,7 @@ def test_no_command_takes_an_empty_name_for_none(cli: Cli, scope: str) -> None:
 
         assert result.exit_code == 2, words
         assert f"`--{scope}` is empty" in result.stderr, words
-    assert len(commands) > 30
+    assert len(commands) > 20
     assert len(cli.json("list", "--all")["items"]) == 1
 
 
@@ -245,39 +210,35 @@ def test_users_are_listed_and_values_counted(cli: Cli) -> None:
     rows = [line.split("\t") for line in cli.ok("users").splitlines()]
     first = cli.json("users", "--order", "items", "--limit", "1")
     second = cli.json("users", "--order", "items", "--limit", "1", "--cursor", first["next"])
-    bob = cli.json("users", "--starts-with", "bo")
 
     assert [row[:3] for row in rows] == [["alice", "2", "0"], ["bob", "1", "0"]]
     assert [user["user_id"] for user in first["users"]] == ["alice"]
     assert [user["user_id"] for user in second["users"]] == ["bob"]
-    assert [user["user_id"] for user in bob["users"]] == ["bob"]
-    assert bob["users"][0]["is_default"] is False
-    assert cli.ok("count", "tags") == "2\tfood\n1\thot\n"
-    assert cli.json("count", "tags", "--limit", "1") == [{"value": "food", "items": 2}]
-    assert cli.ok("count", "nothing") == ""
+    assert second["users"][0]["is_default"] is False
+    assert cli.ok("stats", "--group-by", "tags") == "2\tfood\n1\thot\n"
+    assert cli.json("stats", "--group-by", "tags", "--limit", "1") == [
+        {"value": "food", "items": 2}
+    ]
+    assert cli.ok("stats", "--group-by", "nothing") == ""
     assert cli("users", "--order", "size").exit_code == 2
-    assert cli("count", "content").exit_code != 0
+    assert cli("stats", "--group-by", "content").exit_code != 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 def test_a_session_without_messages_is_not_called_a_chat(cli: Cli) -> None:
     cli.remember("likes tea", "--session", "s1")
 
-    users = in_terminal(["users"], environment(cli.url, {"NO_COLOR": "1"})).stdout
-
-    assert cli.ok("chat", "list") == ""
-    assert "1 memory, 1 session, since" in " ".join(re.sub(r"\x1b\[[0-9;]*m", "", users).split())
+    assert cli.ok("chat") == ""
+    assert cli.ok("users").split("\t")[:3] == ["alice", "1", "1"]
 
 
 def test_users_with_entries_alone_are_listed(cli: Cli) -> None:
     cli.put_entries("cleo", 2)
 
     [row] = [line.split("\t") for line in cli.ok("users").splitlines()]
-    told = in_terminal(["users"], environment(cli.url, {})).stdout
 
     assert [row[0], row[1], row[-1]] == ["cleo", "0", "2"]
     assert cli.json("users")["users"][0]["entries"] == 2
-    assert "0 memories and 2 key-value entries" in told
 
 
 def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:
@@ -291,100 +252,9 @@ def test_a_list_of_everyone_says_whose_each_memory_is(cli: Cli) -> None:
     assert "user bob" in everyone
     assert "user alice" in everyone
     assert "user alice" not in own
-    assert "1 memory, 0 sessions" in in_terminal(["users"], env).stdout
-
-
-def test_key_value_entries_are_listed_and_printed_for_whose_they_are(cli: Cli) -> None:
-    async def put() -> None:
-        async with AgentMemory(cli.url, embeddings=None) as memory:
-            alice = memory.scope(user_id="alice")
-            await alice.kv.put(("settings",), "theme", b"dark\x1b[2J\nand quiet")
-            await memory.scope(user_id="alice", agent_id="bot").kv.put(
-                ("state",), "step", b"\xff\0"
-            )
-            await memory.scope(user_id="bob").kv.put(("settings",), "theme", b"bob's secret")
-
-    asyncio.run(put())
-
-    listed = [line.split("\t") for line in cli.ok("kv").splitlines()]
-    every = cli.json("kv")
-
-    assert [(row[0], row[1], row[3]) for row in listed] == [
-        ("settings/theme", "1", "18 bytes"),
-        ("state/step", "1", "2 bytes"),
-    ]
-    assert "\x1b" not in cli.ok("kv")
-    assert [each.get("value", each.get("base64")) for each in every] == [
-        "dark\x1b[2J\nand quiet",
-        "/wA=",
-    ]
-    assert every[1]["agent_id"] == "bot"
-    assert "bob" not in json.dumps(every)
-    assert cli("kv", "state/step").stdout_bytes == b"\xff\0"
-    assert cli.ok("kv", "settings").count("\n") == 1
-    missing = [cli("kv", "sett"), cli("kv", "settings/size", "--json")]
-    assert [each.exit_code for each in missing] == [3, 3]
-    assert "no entry at `sett` of user `alice`" in missing[0].stderr
-    assert len(cli.json("kv", "--all")) == 3
-
-
-def test_of_entries_of_one_name_each_says_whose_it_is(cli: Cli) -> None:
-    async def put() -> None:
-        async with AgentMemory(cli.url, embeddings=None) as memory:
-            for scope in ({}, {"session_id": "s1"}, {"session_id": "s2"}):
-                kv = memory.scope(user_id="alice", **scope).kv
-                await kv.put(("p",), "k" if scope else "own", b"hers")
-                await kv.put(("p",), "both", str(scope).encode())
-            await memory.scope(user_id="bob").kv.put(("p",), "own", b"his")
-
-    asyncio.run(put())
-
-    assert cli.ok("kv", "p/own") == "hers"
-    assert cli.ok("kv", "p/both") == "{}"
-    assert cli.ok("kv", "p/k", "--session", "s2") == "hers"
-    several = [line.split("\t") for line in cli.ok("kv", "p/k").splitlines()]
-    assert [row[-1] for row in several] == ["session s1", "session s2"]
-    everyone = [line.split("\t")[-2:] for line in cli.ok("kv", "p/own", "--all").splitlines()]
-    assert everyone == [["hers", "user alice"], ["his", "user bob"]]
-
-
-def test_a_long_value_is_text_wherever_it_is_cut(cli: Cli) -> None:
-    async def put() -> None:
-        async with AgentMemory(cli.url, embeddings=None) as memory:
-            await memory.scope(user_id="alice").kv.put(
-                (), "long", ("x" + "\u00e9" * 5_000).encode()
-            )
-
-    asyncio.run(put())
-
-    assert "x\u00e9\u00e9" in cli.ok("kv")
-
-
-def test_a_server_lists_all_entries(cli: Cli) -> None:
-    cli.put_entries("alice", 1_003)
-
-    with serve(cli) as (told, _):
-        every = cli.json("kv", "--url", str(told["url"]))
-
-    assert len(every) == 1_003
 
 
 # Nothing is there
-
-
-def test_a_user_who_has_entries_alone_is_told_so(cli: Cli) -> None:
-    cli.remember("tea")
-    cli.put_entries("carol", 3)
-    env = environment(cli.url, {})
-    said = "no memories of user `carol`, but 3 key-value entries; `orbiter-memory kv` lists them"
-
-    for args in (["list"], ["facts"], ["recall", "tea"]):
-        shown = in_terminal([*args, "--user", "carol"], env).stdout
-        assert said in " ".join(shown.split()), args
-    shown = in_terminal(["stats", "--user", "carol"], env).stdout
-    assert "key-value entries" in shown
-    assert cli.json("stats", "--user", "carol")["entries"] == 3
-    assert cli.json("stats")["entries"] == 0
 
 
 def test_a_misspelt_user_is_told_the_nearest(cli: Cli, tmp_path: Path) -> None:
@@ -392,7 +262,7 @@ def test_a_misspelt_user_is_told_the_nearest(cli: Cli, tmp_path: Path) -> None:
 
     for args in (
         ["list"],
-        ["facts"],
+        ["facts", "list"],
         ["chat"],
         ["recall", "tea"],
         ["stats"],
@@ -402,7 +272,6 @@ def test_a_misspelt_user_is_told_the_nearest(cli: Cli, tmp_path: Path) -> None:
         wrong = cli(*args, "--user", "alcie")
         assert wrong.exit_code == 0, wrong.stderr
         assert "no memories of user `alcie`; did you mean `alice`?" in wrong.stderr, args
-        assert "did you mean" not in cli(*args[:1], *args[1:], "--user", "zoe").stderr
     assert "did you mean" not in cli("list", "--query", "zzz").stderr
 
 
@@ -422,13 +291,6 @@ def test_a_question_and_a_new_text_need_no_quotes(cli: Cli) -> None:
         mixed = cli(*args, stdin="more")
         assert mixed.exit_code == 2
         assert "`-` reads stdin, and takes no words beside it" in mixed.stderr
-
-
-def test_an_undo_without_a_source_names_restore(cli: Cli) -> None:
-    result = cli("undo")
-
-    assert result.exit_code == 2
-    assert "`orbiter-memory restore ID` brings back one memory" in result.stderr
 
 
 def test_a_recall_of_everyones_says_whose_each_hit_is(cli: Cli) -> None:

@@ -30,7 +30,6 @@ from tests.rerankers.tiny_models import by_shared_words, write
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.cli._output import note_wait
 from orbiter.memory.cli._text import moment
 from orbiter.memory.cli.commands.serve import _new_loop
 from orbiter.memory.tasks.event_loop import short_pauses
@@ -81,26 +80,6 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
     assert re.search(r"GET /v1/memories 200 [\d.]+ ms key=- tenant=[0-9a-f]{12} request=\w+\n", log)
     assert "GET /v1/memories/{item_id} 200" in log
     assert not [word for word in (made, "tea", "alice", "Traceback") if word in log]
-
-
-def test_what_is_forgotten_on_the_dashboard_is_signed_by_whoever_serves(cli: Cli) -> None:
-    made = cli.remember("likes tea")
-    with serve(cli, by="officer") as (told, _):
-        url = str(told["url"])
-        page = httpx.get(f"{url}/doctor", headers={"Accept": "text/html"}, timeout=HANG)
-        (token,) = re.findall(r'name="orbiter-token" content="([^"]+)"', page.text)
-        headers = {"X-Orbiter-Token": token, "HX-Request": "true"}
-        asked = {"id": made}
-        done = httpx.post(
-            f"{url}/ui/memory/forget",
-            params=asked,
-            headers=headers,
-            cookies=page.cookies,
-            timeout=HANG,
-        )
-
-    assert done.status_code == 200, done.text
-    assert cli.json("history", made)[-1]["by"] == "officer"
 
 
 def test_a_server_has_the_reranker_that_it_is_given(cli: Cli, tmp_path: Path) -> None:
@@ -322,7 +301,7 @@ def test_what_makes_no_sense_is_refused(cli: Cli) -> None:
         (("serve", "--oidc-audience", "x"), "--oidc-issuer"),
         (("serve", "--oidc-issuer", "http://a.org", "--oidc-audience", "x"), "use `https://…`"),
         (("serve", "--allow-host", "a.com,b.com"), "repeat `--allow-host`"),
-        (("serve", "--allow-host", "https://bad.org/x"), "such as `bad.org`, without `https://`"),
+        (("serve", "--allow-host", "https://bad.org/x"), "without a scheme"),
         (("serve", "--allow-host", ""), "is not a host name"),
         (("serve", "--allow-host", "a.com:99999"), "is not a host name"),
         (("serve", "--allow-host", "*.a.com"), "is not a host name"),
@@ -347,7 +326,7 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     one = cli.json("keys", "create", "--user", "ann", "--session", "s", "--name", "laptop",
                    "--expires", "30d")  # fmt: skip
     admin = cli.ok("keys", "create", "--role", "admin").strip()
-    listed = cli.json("keys")
+    listed = cli.json("keys", "list")
     cli.ok("keys", "revoke", one["id"])
     table = cli.ok("keys", "list")
     missing = cli("keys", "revoke", "12345678")
@@ -390,47 +369,13 @@ def test_a_key_that_a_full_disk_keeps_from_being_revoked_says_what_to_do(
     assert cli("keys", "revoke", key_id).exit_code == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_a_database_that_does_not_answer_is_named_while_it_is_waited_for(cli: Cli) -> None:
-    url = "redis://:s3cret@127.0.0.1:1/0"
-    command = [*COMMAND, "serve", "--url", url, "--port", "0", "--no-mcp", "--no-dashboard"]
-    with subprocess.Popen(
-        command, env=environment(cli.url), stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        process.kill()
-
-    assert first == "note: waiting for redis://127.0.0.1:1/0 to open\n"
-
-
-async def test_a_file_is_not_said_to_be_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    for url in ("sqlite:///a.db", "/tmp/a.db", "redis://127.0.0.1/0"):
-        note_wait(url, seconds=0)
-    await asyncio.sleep(0.01)
-
-    assert capsys.readouterr().err == "note: waiting for redis://127.0.0.1/0 to open\n"
-
-
-def test_a_file_that_may_only_be_read_is_answered_with_a_copy(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cli.remember("likes tea")
-    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
-    result = cli("serve", "--read-only", "--port", "0", "--no-mcp", "--no-dashboard")
-
-    assert result.exit_code == 1
-    assert f"`{cli.url}` cannot be written by this user" in result.stderr
-    assert "copy it to a folder that can be written" in result.stderr
-
-
 def test_what_is_kept_of_a_revoked_key_is_removed(cli: Cli) -> None:
     key = cli.json("keys", "create", "--user", "alice", "--name", "Alice's phone")["id"]
     cli.ok("keys", "create", "--user", "bob")
-    too_early = cli("keys", "remove", key)
+    too_early = cli("keys", "revoke", key, "--remove")
     cli.ok("keys", "revoke", key)
 
-    assert cli.ok("keys", "remove", key).strip() == f"✓ {key} is removed"
+    assert cli.ok("keys", "revoke", key, "--remove").strip() == f"✓ {key} is removed"
 
     assert too_early.exit_code != 0
     assert "revoke it first" in too_early.output
@@ -470,43 +415,8 @@ def test_what_means_several_keys_lists_them_and_revokes_none(cli: Cli) -> None:
         assert refused.exit_code == 2
         assert "ambiguous" in refused.stderr
         assert all(each in refused.stderr for each in ids)
-    assert [key["state"] for key in cli.json("keys")] == ["open", "open"]
+    assert [key["state"] for key in cli.json("keys", "list")] == ["open", "open"]
     assert cli.json("keys", "rotate", ids[0][:6])["replaces"]["id"] == ids[0]
-
-
-def test_a_part_that_begins_one_id_and_ends_another_revokes_none(cli: Cli) -> None:
-    made = [cli.json("keys", "create", "--user", "ann") for _ in range(2)]
-    path = Path(f"{cli.url}.keys.json")
-    ids = ["ab12" + made[0]["id"][4:], made[1]["id"][:4] + "ab12"]
-    text = path.read_text()
-    for key, named in zip(made, ids, strict=True):
-        text = text.replace(key["id"], named)
-    path.write_text(text)
-
-    refused = cli("keys", "revoke", "ab12")
-
-    assert refused.exit_code == 2
-    assert all(each in refused.stderr for each in ids)
-    assert [key["state"] for key in cli.json("keys")] == ["open", "open"]
-
-
-def test_a_name_in_the_form_of_a_key_means_the_key_of_that_name(cli: Cli) -> None:
-    plain, long = (
-        cli.json("keys", "create", "--user", "ann", "--name", name)
-        for name in ("prod", "om_prod_api")
-    )
-
-    missing = cli("keys", "revoke", "om_prod_old")
-    part = cli("keys", "revoke", f"om_{plain['id'][:5]}_secret")
-    rotated = cli.json("keys", "rotate", "om_prod_api")
-    revoked = cli.json("keys", "revoke", rotated["id"])
-
-    assert (missing.exit_code, part.exit_code) == (3, 3)
-    assert "secret" not in part.stderr
-    assert rotated["replaces"]["id"] == long["id"]
-    assert cli.json("keys", "revoke", "om_prod_api")["id"] == long["id"]
-    assert revoked["state"] == "revoked"
-    assert [key["state"] for key in cli.json("keys") if key["id"] == plain["id"]] == ["open"]
 
 
 def test_the_end_of_a_rotated_key_is_told_to_the_second_with_the_zone(cli: Cli) -> None:
@@ -556,22 +466,6 @@ def test_keys_may_be_in_another_file(cli: Cli, tmp_path: Path) -> None:
     assert not Path(f"{cli.url}.keys.json").exists()
 
 
-def test_a_key_says_where_it_is_and_that_its_store_is_missing(cli: Cli, tmp_path: Path) -> None:
-    early = cli("keys", "create", "--user", "ann")
-    cli.remember("likes tea")
-    later = cli("keys", "create", "--user", "ann")
-    given = cli("keys", "create", "--user", "ann", "--keys", str(tmp_path / "door.json"))
-    none = cli("keys", "list", "--url", str(tmp_path / "other.db"))
-
-    assert len(later.stdout.split()) == 1, "a pipe gets the key alone"
-    assert all(f"`{cli.url}.keys.json`" in each.stderr for each in (early, later))
-    way = f"`orbiter-memory serve --url {cli.url}` makes it, and takes this key"
-    assert f"the store `{cli.url}` is not made yet: {way}" in early.stderr
-    assert "no store" not in early.stderr
-    assert "not made yet" not in later.stderr + given.stderr
-    assert f"no keys in `{tmp_path / 'other.db'}.keys.json`" in none.stderr
-
-
 def test_a_file_of_keys_that_is_named_and_not_there_serves_nothing(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -580,12 +474,6 @@ def test_a_file_of_keys_that_is_named_and_not_there_serves_nothing(
     assert result.exit_code == 2
     assert f"keys create --user NAME --url {cli.url} --keys {tmp_path}/typo.json" in result.stderr
     assert not Path(cli.url).exists()
-
-
-def test_what_is_to_be_typed_for_a_key_names_the_store(cli: Cli) -> None:
-    result = cli("serve", "--host", "0.0.0.0", "--port", "0", "--no-mcp", "--no-dashboard")
-
-    assert f"`orbiter-memory keys create --url {cli.url} --user NAME`" in result.stderr
 
 
 def test_a_pipe_is_warned_of_what_crosses_the_network_and_of_keys_that_open_nothing(
@@ -600,35 +488,6 @@ def test_a_pipe_is_warned_of_what_crosses_the_network_and_of_keys_that_open_noth
     assert (told["keys"], told["needs_key"]) == (0, True)
     assert "cross the network unencrypted" in warned
     assert f"`orbiter-memory keys create --url {cli.url} --user NAME`" in warned
-
-
-def test_words_in_the_wrong_place_are_told_where_they_belong(cli: Cli) -> None:
-    store = cli("serve", "agent.db")
-    order = cli("keys", "--url", "agent.db", "list")
-
-    assert (store.exit_code, order.exit_code) == (2, 2)
-    assert "did you mean `--url agent.db`?" in store.stderr
-    assert "`orbiter-memory keys list --…`" in order.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "way"),
-    [
-        ("list mia", "did you mean `--query mia`?"),
-        ("users mia", "did you mean `--starts-with mia`?"),
-        ("erase mia", "did you mean `--user mia`?"),
-        ("stats mia", "did you mean `--user mia`?"),
-        ("show where is mia", "put quotes around what has several words"),
-        ("--url agent.db list", "options come after the command"),
-    ],
-)
-def test_a_word_or_an_option_too_many_is_told_where_it_belongs(
-    cli: Cli, line: str, way: str
-) -> None:
-    result = cli(*line.split())
-
-    assert result.exit_code == 2
-    assert way in result.stderr
 
 
 def test_a_file_of_keys_that_others_can_read_is_refused(cli: Cli) -> None:

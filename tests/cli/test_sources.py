@@ -15,7 +15,7 @@ def test_a_source_is_hidden_brought_back_and_undone(cli: Cli) -> None:
     refused = cli("quarantine", "web")
     hidden = cli.ok("quarantine", "web:spam.example", "--yes")
     left = [item["id"] for item in cli.json("list")["items"]]
-    back = cli.ok("release", "web")
+    back = cli.ok("quarantine", "web", "--release")
     undone = cli.json("undo", "web", "--yes")
 
     assert [item["id"] for item in would["items"]] == [spam]
@@ -46,15 +46,6 @@ def test_doubting_asks_and_takes_no_for_an_answer(
     assert cli.json("list")["items"] == []
 
 
-def test_what_says_the_same_is_shown_in_groups(cli: Cli) -> None:
-    cli.remember_all("I like green tea", "I like green tea", "coffee")
-
-    rows = [line.split("\t") for line in cli.ok("duplicates").splitlines()]
-
-    assert [(row[0], row[3]) for row in rows] == [("1", "I like green tea")] * 2
-    assert [len(group) for group in cli.json("duplicates")] == [2]
-
-
 def test_what_was_is_listed_and_found_as_it_was(cli: Cli) -> None:
     item_id = cli.remember("black tea", "--by", "bob")
     then = datetime.now(UTC).isoformat()
@@ -66,8 +57,8 @@ def test_what_was_is_listed_and_found_as_it_was(cli: Cli) -> None:
 
     assert [item["content"] for item in was["items"]] == ["black tea"]
     assert [hit["item"]["content"] for hit in found["hits"]] == ["black tea"]
-    assert [each["by"] for each in cli.json("history", item_id)] == ["bob", "carol"]
-    asked = ["recall", "tea", "--as-of", then, "--spread", "--min-relevance"]
+    assert [each["by"] for each in cli.json("show", item_id, "--history")] == ["bob", "carol"]
+    asked = ["recall", "tea", "--as-of", then, "--min-relevance"]
     assert [len(cli.json(*asked, least)["hits"]) for least in ("0", "1")] == [1, 0]
     for args in (
         ["list", "--as-of", then, "--forgotten"],
@@ -100,14 +91,9 @@ def test_what_does_not_hold_is_marked_and_a_conflict_names_its_sources(cli: Cli)
         "facts", "put", "home", "Porto", "--valid-from", "2020-01-01", "--source", "web:x.example"
     )
 
-    row = cli.ok("facts", "conflicts").splitlines()[0].split("\t")
+    row = cli.ok("facts", "list", "--conflicts").splitlines()[0].split("\t")
     cli.ok("facts", "retract", row[4])
     kinds = {line.split("\t")[2] for line in cli.ok("list").splitlines()}
 
     assert row[-2:] == ["user", "web:x.example"]
     assert kinds == {"fact", "fact retracted"}
-
-
-def test_who_looks_for_facts_is_told_what_makes_a_store(cli: Cli) -> None:
-    assert "yet; `orbiter-memory facts put` makes one" in cli("facts").stderr
-    assert "yet; `orbiter-memory facts put` makes one" in cli("review", "list").stderr

@@ -96,36 +96,6 @@ def test_an_address_that_does_not_open_is_one_line(
             assert result.stdout == "", address
 
 
-def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
-    item_id = cli.remember("something")
-
-    for args, code, told in (
-        (["restore", "nope"], 3, "`--all` shows everyone's"),
-        (["edit", "nope", "x"], 3, "`--all` shows everyone's"),
-        (["edit", "1", "x"], 3, "row 1 of the last list is `@1`"),
-        (["export", "a b.md", "--all"], 2, "`orbiter-memory export 'a b/' --all`"),
-        (["edit", item_id, "a\0b"], 2, "cannot be stored: U+0000 at position 1"),
-        (["edit", item_id, "--extra", "{}"], 2, "`--extra` is empty"),
-        (["forget", "--where", "{}"], 2, "`--everything`"),
-        (["recall", "x", "--mode", "meaning"], 2, "`--mode words`"),
-        (["demo", "--json"], 2, "leave `--json` out"),
-        (["chat", "weekend"], 2, "to see one: `orbiter-memory chat show weekend`"),
-        (["facts", "home city"], 2, "to see one: `orbiter-memory facts get 'home city'`"),
-        (["list", "--by", "ann"], 2, "`--by` names who changes something"),
-        (["show", item_id, "--by", "ann"], 2, "leave it out"),
-        (["recall", "x", "--by", "ann"], 2, "leave it out"),
-        (["history", item_id, "--by", "ann"], 2, "leave it out"),
-        (["stats", "--by", "nobody"], 2, "leave it out"),
-        (["sweep", "--older", "90d"], 2, "`orbiter-memory forget --all --until 90d --permanently"),
-    ):
-        result = cli(*args)
-
-        assert result.exit_code == code, args
-        assert told in result.stderr
-        for foreign in ("()", "=True", "where=", "tags=", "Value error", "Embeddings"):
-            assert foreign not in result.stderr, args
-
-
 def test_advice_for_programmers_is_translated() -> None:
     missing = error_text(ItemNotFoundError("x"))
 
@@ -206,7 +176,7 @@ def test_what_is_kept_with_a_memory_passes_for_no_field_of_it(cli: Cli) -> None:
     cli.ok("edit", item_id, "--extra", '{"version": 10}')
 
     shown = cli.ok("show", item_id).splitlines()
-    past = cli.ok("history", item_id)
+    past = cli.ok("show", item_id, "--history")
 
     for line in (
         "kind       item",
@@ -220,47 +190,9 @@ def test_what_is_kept_with_a_memory_passes_for_no_field_of_it(cli: Cli) -> None:
     assert "extra.version: 9 → 10" in past
 
 
-def test_a_completion_script_comes_as_json_too(cli: Cli) -> None:
-    found = cli.json("completion", "zsh")
-
-    assert found["shell"] == "zsh"
-    assert f"{found['script']}\n" == cli.ok("completion", "zsh")
-
-
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (("facts", "set", "city", "Oslo"), "did you mean `put`?"),
-        (("facts", "delete", "x"), "did you mean `retract`?"),
-        (("chat", "ls"), "did you mean `list`?"),
-        (("recall", "tea", "--k", "3"), "did you mean `--limit`?"),
-        (("recall", "tea", "--top-k", "3"), "did you mean `--limit`?"),
-        (("remember", "tea", "--tags", "a"), "did you mean `--tag`?"),
-        (("remember", "tea", "--k", "3"), "no such option"),  # and what typer says of it
-        (("chat", "--scripted"), "did you mean `orbiter-memory chat talk --scripted`?"),
-        (("chat", "--scripted"), "see: orbiter-memory chat talk --help"),
-        (("chat", "talk", "--model", "gpt-4o"), "with `--llm gpt-4o`"),
-    ],
-)
-def test_a_name_of_other_programs_says_what_it_is_here(
-    cli: Cli, words: tuple[str, ...], meant: str
-) -> None:
-    refused = cli(*words)
-
-    assert refused.exit_code == 2
-    assert meant in refused.stderr
-    assert not Path(cli.url).exists()
-
-
 def test_a_task_takes_words_without_quotes(cli: Cli) -> None:
     cli.ok("remember", "Ann likes green tea")
 
     said = cli.json("context", "c1", "which", "tea", "does", "Ann", "like")
 
     assert "which tea does Ann like" in json.dumps(said)
-
-
-def test_the_help_lists_no_command_twice(cli: Cli) -> None:
-    names = [line.split()[0] for line in cli.ok("--help").splitlines() if line.startswith("  ")]
-
-    assert names.count("restore") == 1

@@ -103,7 +103,7 @@ def test_an_unknown_profile_is_named(memory: AgentMemory) -> None:
 def test_nothing_loads_the_sdk_before_a_server_is_made_and_logging_stays_as_it_is() -> None:
     program = (
         "import logging, sys, orbiter.memory, orbiter.memory.mcp\n"
-        "from typer.testing import CliRunner\n"
+        "from click.testing import CliRunner\n"
         "from orbiter.memory.cli._root import app\n"
         "for name in ('mcp', 'install'):\n"
         "    assert CliRunner().invoke(app, [name, '--help']).exit_code == 0\n"

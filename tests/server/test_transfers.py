@@ -4,8 +4,6 @@ import asyncio
 import hashlib
 import io
 import json
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import AsyncIterator
@@ -59,29 +57,6 @@ async def test_an_export_through_a_server_has_and_counts_entries(
     assert (alone.records, alone.entries) == (0, 3)
     assert (both.records, both.entries) == (1, 3)
     assert (tmp_path / "both.jsonl").read_text().count('"threads"') == 3
-
-
-async def test_a_shell_lists_the_entries_of_everyone_on_a_server(
-    served: Served, memory: AgentMemory
-) -> None:
-    await memory.scope("ann").kv.put(("a",), "theme", b"dark")
-    await memory.scope("bob").kv.put(("a",), "theme", b"light")
-    url = await served(**BARE)
-    command = [sys.executable, "-m", "orbiter.memory.cli", "kv", "--url", url, "--json"]
-
-    every = await asyncio.to_thread(_run, [*command, "--all"])
-    own = await asyncio.to_thread(_run, [*command, "--user", "ann"])
-    missing = await asyncio.to_thread(_run, [*command, "x/y", "--user", "ann"])
-
-    assert [(each["user_id"], each["value"]) for each in json.loads(every.stdout)] == [
-        ("ann", "dark"), ("bob", "light"),
-    ]  # fmt: skip
-    assert [each["value"] for each in json.loads(own.stdout)] == ["dark"]
-    assert missing.returncode == 3
-
-
-def _run(command: list[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, capture_output=True, check=False, text=True, timeout=HANG)
 
 
 async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(

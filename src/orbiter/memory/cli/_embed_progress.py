@@ -3,7 +3,7 @@
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from orbiter.memory.cli._command import is_served
+from orbiter.memory.cli._command_context import is_served
 from orbiter.memory.cli._error_messages import say
 from orbiter.memory.cli._text import counted
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.cli._output import Output
 
-__all__ = ["PATIENCE", "embed_waiting", "note_waiting"]
+__all__ = ["FEW", "PATIENCE", "embed_waiting", "note_waiting"]
 
 PATIENCE = 10.0
 """Seconds that a question waits for vectors at most."""
 _SLICE = 0.5
 """Seconds between two moves of the bar."""
+FEW = 10
+"""Memories that the next `recall` may embed: loading the model takes longer than they do."""
 _STALLED = 60.0
 """Seconds without a single vector after which it ends; they may be with a process that died."""
 

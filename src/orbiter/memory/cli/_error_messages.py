@@ -2,11 +2,12 @@
 
 import os
 import re
-import shlex
 import sys
 import traceback
-from difflib import get_close_matches
 from typing import Any
+
+import click
+from click import UsageError
 
 from orbiter.memory.cli._text import clean
 
@@ -18,10 +19,8 @@ __all__ = [
     "PIPE",
     "USAGE",
     "NotThereError",
-    "UsageError",
     "error_text",
     "in_shell_words",
-    "no_command",
     "report",
     "say",
     "say_in_json",
@@ -49,7 +48,7 @@ _SHELL_WORDS = (
     (": the store has no `embeddings`", ": there is no model"),
     (", or raise `busy_timeout`", ""),
     ("list() shows", "`orbiter-memory list` shows"),
-    ("history() shows", "`orbiter-memory history` shows"),
+    ("history() shows", "`orbiter-memory show ID --history` shows"),
     ('as `AgentMemory("sqlite:///file.db")` or', "with `--url` or"),
     ("with `owner=…`", "with `--owner`"),
     ("leave out `owner=…`", "leave out `--owner`"),
@@ -65,8 +64,8 @@ _SHELL_WORDS = (
     ("give that name as its format", "give that name with `--format`"),
     ("other formats are read by `import_file`", "`--format auto` reads other formats"),
     ("records of others are not imported", "they stay their owner's: give `--all`"),
-    ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
-    ("use `discard` for a draft", "use `orbiter-memory review discard` for a draft"),
+    ("`history(key)` and `drafts()` show", "`facts history KEY` and `review` show"),
+    ("use `discard` for a draft", "use `orbiter-memory review ID --discard` for a draft"),
     ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` withdraws it"),
     (
         "`import_records(…, overwrite=True)` replaces it",
@@ -81,7 +80,7 @@ _SHELL_WORDS = (
     ),
     (
         "`facts.accept(id)` or `facts.discard(id)` for a draft, `facts.retract(id)` for",
-        "`review accept ID` or `review discard ID` for a draft, `facts retract ID` for",
+        "`review ID --accept` or `review ID --discard` for a draft, `facts retract ID` for",
     ),
     ("`source` must be", "`--source` must be"),
     ("the `idempotency_key` `", "the `--key` `"),
@@ -99,31 +98,6 @@ _HANDLE = re.compile(r"; the handle with `(\w+)_id=([^`]*)` takes them")
 _OWNER = re.compile(r', and `owner="([^`]*)"` copies them for the user of this one')
 _STORE = re.compile(r"\b(?:Postgres|Redis|SQLite)MemoryStore\('([^']*)'\)")
 _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
-
-
-class UsageError(Exception):
-    """The command was called in a way that means nothing, or would do too much."""
-
-
-_OTHER_NAMES = {
-    **dict.fromkeys(("set", "add", "save", "update", "record", "write"), ("put", "create")),
-    **dict.fromkeys(("delete", "del", "remove", "rm", "forget"), ("retract", "discard", "revoke")),
-    **dict.fromkeys(("ls", "all"), ("list",)),
-    **dict.fromkeys(("read", "view", "cat"), ("show", "get")),
-    "new": ("create", "put"),
-}
-"""What other programs call a command of a group."""
-
-
-def no_command(group: str, name: str, names: list[str]) -> UsageError:
-    """Return the error for a command that *group* has not, with the one that may be meant."""
-    near = [each for each in _OTHER_NAMES.get(name, ()) if each in names]
-    near = near or get_close_matches(name, names, n=1)
-    way = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(names)}"
-    shows = next((each for each in ("show", "get") if each in names), None)
-    if shows is not None and not near:  # the name of a conversation, or the key of a fact
-        way += f"; to see one: `{group} {shows} {shlex.quote(name)}`"
-    return UsageError(f"`{group}` has no command `{name}`; {way}")
 
 
 class NotThereError(Exception):
@@ -146,15 +120,14 @@ def say_in_json(is_wanted: bool) -> None:  # noqa: FBT001 - the only thing there
 
 
 def say(text: str, *, kind: str = "error") -> None:
-    """Write one line about what happened to stderr; a terminal gets it wrapped at words."""
+    """Write one line about what happened to stderr."""
     try:
         message = clean(without_passwords(text))
         if _json_lines:
             sys.stderr.write(f"{_json_line(message, kind)}\n")
             sys.stderr.flush()
             return
-        line = f"{kind}: {message}"
-        sys.stderr.write(f"{_wrapped(line) if sys.stderr.isatty() else line}\n")
+        sys.stderr.write(f"{kind}: {message}\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):  # whoever read it has gone, and nobody else can be told
         pass
@@ -173,27 +146,18 @@ def _json_line(message: str, kind: str) -> str:
     return json.dumps(line, ensure_ascii=False)
 
 
-def _wrapped(text: str) -> str:
-    import shutil  # noqa: PLC0415 - for people only
-    import textwrap  # noqa: PLC0415
-
-    wide = max(shutil.get_terminal_size().columns, 20)
-    lines = (
-        textwrap.wrap(line, wide, break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    )
-    return "\n".join("\n".join(line) for line in lines)
-
-
 def is_debugging() -> bool:
-    """Tell whether tracebacks are wanted."""
+    """Return whether tracebacks are wanted."""
     return os.environ.get("ORBITER_DEBUG", "") not in ("", "0")
 
 
 def report(error: BaseException) -> int:
     """Tell what went wrong and return the exit code for it."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
+    if isinstance(error, click.ClickException) and type(error) is not UsageError:
+        _say_misuse(error)
+        return USAGE
     if isinstance(error, BrokenPipeError) and not _is_ours(error):
         _leave_stdout()
         return PIPE
@@ -205,6 +169,24 @@ def report(error: BaseException) -> int:
         for note in getattr(error, "__notes__", ()):
             say(note, kind="note")
     return _code(error)
+
+
+def _say_misuse(error: click.ClickException) -> None:
+    """Print what click says of the arguments, and which help has them."""
+    text = error.format_message()
+    context, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    if isinstance(error, click.BadParameter) and context is not None and param is not None:
+        source = getattr(context.get_parameter_source(param.name), "name", "")
+        places = {"ENVIRONMENT": param.envvar, "DEFAULT_MAP": "the settings file"}
+        text += f" {places[source]} sets it." if source in places else ""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(f"{text}\n")
+        return
+    if isinstance(error, click.NoSuchOption) and context is not None and context.parent is None:
+        text += " Options come after the command, as in `orbiter-memory list --user ann`."
+    say(text[:1].lower() + text[1:])
+    if context is not None:
+        say(f"{context.command_path} --help", kind="see")
 
 
 def in_shell_words(text: str) -> str:
@@ -240,7 +222,7 @@ def _code(error: BaseException) -> int:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Tell whether a value was given that no memory can have."""
+    """Return whether a value was given that no memory can have."""
     return type(error).__module__.startswith("pydantic")  # it is not imported for this
 
 
@@ -279,8 +261,8 @@ def _conflict(error: Any) -> str:
         )
     return (
         f"the memory `{error.item_id}` has version {error.found} by now, not {error.expected}; "
-        f"nothing was changed. `orbiter-memory history {error.item_id}` shows what happened; then "
-        f"edit it again, with `--expect {error.found}`"
+        f"nothing was changed. `orbiter-memory show {error.item_id} --history` shows why; "
+        f"then edit it again, with `--expect {error.found}`"
     )
 
 

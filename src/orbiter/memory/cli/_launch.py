@@ -1,7 +1,7 @@
 """The command that starts `orbiter-memory` elsewhere, on the same store and in the same scope.
 
 Another program has another folder and another environment, so what those say here is written
-down. A file that is committed is for everybody: it gets no path of this machine, no name of its
+down. What a project commits is for everybody: it gets no path of this machine, no name of its
 user and no secret.
 """
 
@@ -12,16 +12,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orbiter.memory._lazy import installed_from
-from orbiter.memory.cli._command import SCOPES, Target
-from orbiter.memory.cli._error_messages import UsageError, without_passwords
-from orbiter.memory.cli._settings_file import PII_VARIABLES
+from click import UsageError
 
-__all__ = ["Via", "launcher", "project_name", "settings_of", "shell_line"]
+from orbiter.memory._lazy import installed_from
+from orbiter.memory.cli._command_context import ENV_PREFIX, PII_VARIABLES, SCOPES, Target
+from orbiter.memory.cli._error_messages import without_passwords
+
+__all__ = ["project_name", "settings_of", "shell_line", "start_words"]
 
 _NAME = "orbiter-memory"
 _DRIVERS = {
@@ -36,77 +36,36 @@ _WITHIN = 5.0
 """Seconds after which git is not waited for."""
 
 
-class Via(StrEnum):
-    """What starts it."""
+def start_words(target: Target, *, is_shared: bool) -> list[str]:
+    """Return the words that start the program; a command and its options follow them.
 
-    PYTHON = "python"
-    COMMAND = "command"
-    UVX = "uvx"
-
-
-def launcher(via: Via | None, target: Target, *, is_shared: bool) -> tuple[Via, list[str]]:
-    """Return what starts it, and the words of that; a command and its options follow them.
-
-    Without *via*, it is this Python; in a file that is shared, the command on the `PATH`, or
-    `uvx` where there is none. What was not installed from an index, `uvx` finds where it was
-    installed from. `UsageError` for a file that is shared if nobody else can get it from there.
+    It is this Python. In what is shared, it is the command on the `PATH`, or `uvx` where there is
+    none; `uvx` also where this Python is in a cache, and may be gone tomorrow. What was not
+    installed from an index, `uvx` finds where it was installed from.
     """
-    is_chosen = via is not None
-    via = via or _usual(is_shared=is_shared)
-    if via is Via.PYTHON:
-        if is_shared:
-            raise UsageError(
-                "`--via python` is a path of this machine, and the file of a project is for "
-                "everybody; use `--via command` or `--via uvx`"
-            )
-        return via, [sys.executable, "-m", "orbiter.memory.cli"]
-    if via is Via.COMMAND:
-        return via, [_NAME]
+    is_lasting = not any((each / "CACHEDIR.TAG").exists() for each in Path(sys.prefix).parents)
+    if is_lasting and not is_shared:
+        return [sys.executable, "-m", "orbiter.memory.cli"]
+    if is_shared and shutil.which(_NAME):
+        return [_NAME]
     requirement = f"{_NAME}[{','.join(_extras(target))}]"
     reference = installed_from()[0]
-    if is_shared:
-        _check_uvx_can_start(reference, is_chosen=is_chosen)
+    if is_shared and reference is not None and _is_private(reference):
+        raise UsageError(
+            f"`{_NAME}` is not on the PATH, and `uvx` finds only what others can get: this was "
+            f"installed from `{without_passwords(reference)}`. Put the command on the PATH first"
+        )
     if reference is None:
-        return via, ["uvx", requirement]
-    return via, ["uvx", "--from", f"{requirement} @ {reference}", _NAME]
-
-
-def _check_uvx_can_start(reference: str | None, *, is_chosen: bool) -> None:
-    """Refuse `uvx` in the file of a project where it would find no package, or is not there."""
-    if reference is not None and _is_private(reference):
-        origin = without_passwords(reference)
-        why = f"`uvx` finds only what others can get, and this was installed from `{origin}`"
-    elif not is_chosen and shutil.which("uvx") is None:
-        why = "there is no `uvx`"
-    else:
-        return
-    if shutil.which(_NAME):
-        raise UsageError(f"nothing was written: {why}; use `--via command`")
-    script = Path(sys.executable).with_name(_NAME)
-    folder = script.parent if script.exists() else "FOLDER"
-    raise UsageError(
-        f"nothing was written: the file of a project holds no path of this machine, `{_NAME}` is "
-        f"not on the PATH, and {why}. Put the command there, then run this again: "
-        f'`export PATH="{folder}:$PATH"`'
-    )
-
-
-def _usual(*, is_shared: bool) -> Via:
-    # An environment within a cache, as `uvx` makes them, may be gone tomorrow.
-    is_lasting = not any((each / "CACHEDIR.TAG").exists() for each in Path(sys.prefix).parents)
-    if not is_lasting:
-        return Via.UVX
-    if not is_shared:
-        return Via.PYTHON
-    return Via.COMMAND if shutil.which(_NAME) else Via.UVX
+        return ["uvx", requirement]
+    return ["uvx", "--from", f"{requirement} @ {reference}", _NAME]
 
 
 def _extras(target: Target) -> list[str]:
     from orbiter.memory.diagnostics import is_installed  # noqa: PLC0415 - `--help` needs it not
 
-    scheme = (target.setting("url")[0] or "").partition("://")[0]
+    scheme = (target.url or "").partition("://")[0]
     extras = {"mcp", *([_DRIVERS[scheme]] if scheme in _DRIVERS else ())}
-    if target.has_model() and is_installed("local"):
+    if target.model != "none" and is_installed("local"):
         extras.add("local")
     return sorted(extras)
 
@@ -115,45 +74,36 @@ def settings_of(target: Target, *, is_shared: bool = False) -> tuple[list[str], 
     """Return the options and the environment that lead to the same store and scope.
 
     The key of a server goes to the environment, which other users of the computer cannot see; so
-    do a URL with a password and the path of a file, if the file that they are for is shared. Such
-    a file holds only options that were given as such, and names a project where nothing else says
-    which scope is meant.
+    do a URL with a password and the path of a file, if what they are for is shared. That gets
+    only what was given as an option, and a `--task` where nothing else says which scope is meant.
     """
-    from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415 - `--help` needs it not
-    from orbiter.memory.backends.urls import absolute_url  # noqa: PLC0415
+    from orbiter.memory.backends.urls import absolute_url  # noqa: PLC0415 - `--help` needs it not
 
     options: list[str] = []
     env: dict[str, str] = {}
-    is_server = is_http_url(target.setting("url")[0])
     for name in ("url", "model", "redact", "pii", *SCOPES, "user_name", "by"):
-        value, origin = target.setting(name)
-        if name in ("redact", "pii") and is_server:
-            continue  # which refuses it, as it has its own
-        if name in ("user", "by") and not origin.startswith(("--", "ORBITER")):
-            continue  # the default, which will be the same there
-        if is_shared and name == "url":
-            if value is not None and _is_private(value):
-                env["ORBITER_MEMORY_URL"] = value
-                continue
-        elif is_shared and not origin.startswith("--"):
-            continue
-        if value is not None:
-            option = f"--{name.replace('_', '-')}"
-            options += [option, absolute_url(value) if name == "url" else value]
-        elif origin == "--no-user":
-            options.append(origin)
+        value = getattr(target, name)
+        if not value or (name in ("redact", "pii") and target.is_remote()):
+            continue  # a server has its own
+        if is_shared and name == "url" and _is_private(value):
+            env[f"{ENV_PREFIX}URL"] = value
+        elif name == "url":
+            options += ["--url", absolute_url(value)]
+        elif not is_shared or target.is_given(name):
+            options += [f"--{name.replace('_', '-')}", value]
+    if target.no_user:
+        options.append("--no-user")
     if is_shared and not target.scope_options():
         options += ["--task", project_name(Path.cwd())]
-    token = target.setting("token")[0]
-    if token is not None and is_server:
-        env["ORBITER_MEMORY_TOKEN"] = token
+    if target.token and target.is_remote():
+        env[f"{ENV_PREFIX}TOKEN"] = target.token
     if "--pii" in options:
         env |= {name: os.environ[name] for name in PII_VARIABLES if name in os.environ}
     return options, env
 
 
 def _is_private(url: str) -> bool:
-    """Tell whether a URL holds a password, or is a path of this machine."""
+    """Return whether a URL holds a password, or is a path of this machine."""
     scheme, mark, _ = url.partition("://")
     return without_passwords(url) != url or not mark or scheme in ("sqlite", "file")
 
@@ -161,8 +111,8 @@ def _is_private(url: str) -> bool:
 def project_name(folder: Path) -> str:
     """Return the name of the project in *folder*: the same in every clone of a repository.
 
-    It is `owner/name` of the remote repository, or else the folder's own name with a few signs
-    that tell it from others of that name.
+    It is `owner/name` of the remote repository, or else the folder's own name with a few letters
+    that make it unique.
     """
     parts = [re.sub(r"[^\w.-]", "-", each) for each in _remote_path(folder).split("/") if each]
     if parts:

@@ -1,14 +1,14 @@
 """Output and questions of a command: data to stdout, everything else to a terminal on stderr."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from orbiter.memory.cli._error_messages import UsageError, in_shell_words, say
+from click import UsageError
+
+from orbiter.memory.cli._error_messages import in_shell_words, say
 from orbiter.memory.cli._text import clean, dumps, one_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ __all__ = [
     "can_ask",
     "console_for",
     "is_agreed",
-    "note_wait",
     "styled",
 ]
 
@@ -155,62 +154,35 @@ class Output:
             yield advance
 
     def is_plain(self) -> bool:
-        """Tell whether a program reads stdout, and gets one line for each thing."""
+        """Return whether a program reads stdout, and gets one line for each thing."""
         is_forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
         return not self.is_terminal and not is_forced
 
-    def rows(self, rows: Iterable[Sequence[object]]) -> None:
-        """Print lines of cells for a program."""
-        for row in rows:
-            self.fields(*row)
-
-    def panel(self, rows: Sequence[tuple[str, str]], *, title: str, subtitle: str) -> None:
-        """Print names and their values: in a frame for people, in lines for a program."""
+    def table(self, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> None:
+        """Print lines of cells: in columns for people, with tabs between for a program."""
         if self.is_plain():
-            self.rows(rows)
+            for row in rows:
+                self.fields(*row)
             return
-        from rich import box  # noqa: PLC0415 - for people only
-        from rich.panel import Panel  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415 - for people only
 
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in rows:
-            style = "bold cyan" if value.startswith("http") else ""
-            grid.add_row(styled((name, "dim")), styled((one_line(value), style)))
-        self.show(
-            Panel(
-                grid,
-                title=styled((title, "bold green")),
-                title_align="left",
-                subtitle=styled((subtitle, "dim")),
-                subtitle_align="right",
-                box=box.ROUNDED,
-                border_style="green",
-                padding=(1, 2),
-                expand=False,
-            )
+        grid = Table(
+            *header, box=None, show_header=bool(header), header_style="dim", padding=(0, 2, 0, 0)
         )
+        for row in rows:
+            first, *others = (styled(one_line(cell)) for cell in row)
+            first.stylize("bold")
+            grid.add_row(first, *others)
+        if grid.row_count:
+            self.show(grid)
 
 
 _MAX_LINES = 5
 """Memories that are shown before someone is asked whether they may go."""
 
 
-def note_wait(url: str, *, seconds: float = 1.0) -> asyncio.TimerHandle:
-    """Say after some seconds that a database is waited for, unless the result is cancelled before.
-
-    Nothing is said of a file: it waits for nobody, only the computer may be busy.
-    """
-    is_file = "://" not in url or url.startswith(("sqlite:", "memory:"))
-    text = f"waiting for {url} to open"
-    act = partial(say, text, kind="note") if not is_file else lambda: None
-    return asyncio.get_running_loop().call_later(seconds, act)
-
-
 def can_ask(out: "Output") -> bool:
-    """Tell whether someone sees a question and can answer it."""
+    """Return whether someone sees a question and can answer it."""
     return sys.stdin.isatty() and out.is_watched
 
 

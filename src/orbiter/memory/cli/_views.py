@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.cli._output import Output, styled
 from orbiter.memory.cli._text import ago, dumps, moment, one_line, shortened
+from orbiter.memory.text.word_diff import word_diff
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import Excluded, Hit, Reason
 
 __all__ = [
+    "CHANGES",
     "as_json",
     "conflict_json",
     "conflict_lines",
-    "dates_of",
+    "differences",
     "entry",
     "entry_json",
     "facts",
@@ -135,21 +137,18 @@ def print_items(
     out: Output,
     items: Sequence["MemoryItem"],
     *,
-    first: int | None = None,
     shows_scope: bool = False,
 ) -> None:
     """Print items: two lines each for a person, one for a program.
 
-    With *first*, a person sees their numbers from there on, for `@1`; with *shows_scope*, whose
-    each is. Of a page, facts that hold no more are marked.
+    With *shows_scope*, a person sees whose each is. Of a page, facts that hold no more are marked.
     """
     ended: Mapping[str, str] = getattr(items, "ended", {})
     if out.is_plain():
-        out.rows(_row(item, ended.get(item.id, "")) for item in items)
+        out.table(_row(item, ended.get(item.id, "")) for item in items)
         return
-    for index, item in enumerate(items):
-        sign = "●" if first is None else f"{first + index:>2}"
-        mark = styled((sign, _STYLES.get(item.memory_type, "blue")))
+    for item in items:
+        mark = styled(("●", _STYLES.get(item.memory_type, "blue")))
         text = styled(shortened(said(item), 4 * out.console.width))
         line = facts(item, shows_scope=shows_scope, ended=ended.get(item.id, ""))
         out.show(entry(mark, [text, line]))
@@ -193,7 +192,7 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
     ]
     if isinstance(item, FactMemory):
         del extra["fact"]
-        parts += [("key", item.key), *dates_of(item)]
+        parts += [("key", item.key), *_dates_of(item)]
     if "source" in extra and extra.get("trust") == trust_of(item):  # what follows from the source
         del extra["trust"]
         parts.append(("trust", trust_of(item).name.lower()))
@@ -202,7 +201,7 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
     return [(one_line(name), one_line(value)) for name, value in parts if value != ""]
 
 
-def dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
+def _dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
     """Return from when to when a fact is said to hold, and since when that is known."""
     from orbiter.memory.model.facts import ALWAYS  # noqa: PLC0415
 
@@ -329,21 +328,16 @@ def held(each: "FactEntry") -> str:
     return " and ".join(dated(span) or "always" for span in each.spans)
 
 
-def print_facts(
-    out: Output, facts: Sequence["FactMemory"], notes: Sequence[str], *, numbered: bool = False
-) -> None:
-    """Print facts with what is *notes* of each; not for JSON.
-
-    If they are *numbered*, a person sees the number of each, for `@1`.
-    """
+def print_facts(out: Output, facts: Sequence["FactMemory"], notes: Sequence[str]) -> None:
+    """Print facts with what is *notes* of each; not for JSON."""
     if out.is_plain():
-        out.rows(
+        out.table(
             (fact.id, fact.key, value_of(fact), note)
             for fact, note in zip(facts, notes, strict=True)
         )
         return
-    for number, (fact, note) in enumerate(zip(facts, notes, strict=True), 1):
-        mark = styled((f"{number:>2}" if numbered else "●", "blue"))
+    for fact, note in zip(facts, notes, strict=True):
+        mark = styled(("●", "blue"))
         out.show(entry(mark, _fact_lines(fact, note, 4 * out.console.width)))
 
 
@@ -382,3 +376,32 @@ def conflict_lines(each: "FactConflict") -> "list[Text]":
         origin = f"{fact.id} · recorded {ago(fact.recorded_at)} · {source_of(fact)}"
         lines.append(styled((origin, "dim")))
     return lines
+
+
+CHANGES = {"added": "green", "updated": "yellow", "deleted": "red", "restored": "cyan"}
+"""The colour of each kind of change."""
+
+
+def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]":
+    """Return what *after* has that *before* had not: words, then the rest."""
+    if before is None:
+        return [styled(one_line(after.content))]
+    lines = [] if before.content == after.content else [_words(before.content, after.content)]
+    had, has = dict(parts_of(before)), dict(parts_of(after))
+    for name in [*had, *(name for name in has if name not in had)]:
+        if name not in ("version", "changed") and had.get(name) != has.get(name):
+            change = f"{had.get(name, 'none')} → {has.get(name, 'none')}"
+            lines.append(styled((f"{name}: ", "dim"), change))
+    return lines
+
+
+def _words(before: str, after: str) -> "Text":
+    line = styled()
+    for piece in word_diff(before, after, context=None):
+        if piece.kind == "same":
+            line.append_text(styled(piece.text.replace("\n", " ")))
+        elif piece.kind == "removed":
+            line.append_text(styled((f"[-{piece.text}-]", "red")))
+        else:
+            line.append_text(styled((f"{{+{piece.text}+}}", "green")))
+    return line

@@ -1,45 +1,37 @@
 """The audit log: `audit`."""
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import (
-    CommandContext,
-    command,
-    is_missing,
-    is_served,
-    new_app,
-    without_a_name,
+from orbiter.memory.cli._command_context import CommandContext, is_missing, is_served
+from orbiter.memory.cli._error_messages import ERROR, in_shell_words, say
+from orbiter.memory.cli._lookup import find_id
+from orbiter.memory.cli._options import (
+    Group,
+    limit_option,
+    memory_options,
+    output_options,
+    read_when,
+    store_options,
 )
-from orbiter.memory.cli._completion import complete_ids
-from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
-from orbiter.memory.cli._item_ids import find_id
-from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened
-from orbiter.memory.cli._views import entry
+from orbiter.memory.cli._text import counted, moment, one_line
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.errors import UnsupportedError
-    from orbiter.memory.model.audit import AuditEntry
 
-__all__ = ["app"]
 
-app = new_app()
-audit = new_app()
-app.add_typer(
-    audit,
-    name="audit",
-    cls=without_a_name(lambda: "list"),
-    help="Show and verify the audit log.\n\nWithout a command, it lists it.",
-)
+@click.group("audit", cls=Group)
+def audit() -> None:
+    """Show and verify the audit log."""
 
 
 def _has_log(memory: "AgentMemory") -> bool:
-    """Tell whether an open store keeps a log; `UnsupportedError` if it never can."""
+    """Return whether an open store keeps a log; `UnsupportedError` if it never can."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
 
     if is_served(memory):  # and says so itself if it keeps none
@@ -57,7 +49,9 @@ def _no_log(memory: "AgentMemory") -> "UnsupportedError":
     )
 
 
-@command(audit, "begin", scope=False)
+@audit.command("begin")
+@store_options
+@output_options
 async def begin_audit(run: CommandContext) -> None:
     """Start the log, with what the store holds already."""
     is_new = is_missing(run.unopened(meaning=False))
@@ -101,22 +95,24 @@ def _check_alone(memory: "AgentMemory") -> None:
     )
 
 
-@command(audit, "list", by="Only what this actor did.")
+@audit.command("list")
+@click.option("--action", help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
+@click.option("--by", "actor", help="Only what this actor did.")
+@click.option("--item", help="Only what was done to this memory.")
+@click.option("--since", help="Only from this time on.")
+@limit_option(20)
+@click.option("--cursor", type=click.IntRange(min=1), help="Continue after this number.")
+@memory_options()
+@output_options
 async def list_audit(
     run: CommandContext,
     *,
-    action: Annotated[
-        str | None, typer.Option(help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
-    ] = None,
-    item: Annotated[
-        str | None,
-        typer.Option(help="Only what was done to this memory.", autocompletion=complete_ids),
-    ] = None,
-    since: Since = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
-    before: Annotated[
-        int | None, typer.Option(min=1, help="Continue before this number, the last of a page.")
-    ] = None,
+    action: str | None,
+    actor: str | None,
+    item: str | None,
+    since: str | None,
+    limit: int,
+    cursor: int | None,
 ) -> None:
     """List what was done, newest first."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
@@ -124,66 +120,47 @@ async def list_audit(
 
     if action is not None and action not in ACTIONS:
         raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
-    by = run.target.by
-    # Here it is a filter: neither does the actor look, nor must it be a name to sign with.
-    run = replace(run, target=replace(run.target, by=None))
     filters: dict[str, Any] = {
         "action": action,
-        "by": by,
+        "by": actor,
         "since": read_when("since", since),
-        "before": before,
+        "before": cursor,
     }
-    run.target.scope()  # a mistake in it is told before anything is opened
     async with run.memory(meaning=False) as memory:
         filters |= run.target.scope() or {}
         _has_log(memory)  # a store that cannot keep one says so
         if item is not None:
             scope = run.target.scope()
             handle = memory.unscoped() if scope is None else memory.scope(**scope)
-            item = await find_id(run, handle, item)
+            item = await find_id(handle, item)
         try:
             entries = await memory.audit.entries(**filters, item_id=item, limit=limit)
         except UnsupportedError:
             raise _no_log(memory) from None
     if run.out.is_json:
         run.out.data([asdict(each) for each in entries])
-    elif run.out.is_plain():
-        run.out.rows(
+    else:
+        rows = [
             (each.number, moment(each.at), each.action, each.by or "", " ".join(each.item_ids))
             for each in entries
-        )
-    else:
-        for each in entries:
-            _show_entry(run, each)
+        ]
+        run.out.table(rows, ("number", "time", "action", "by", "ids"))
     if not entries:
-        done = f" by `{one_line(by)}`" if by else ""
+        done = f" by `{one_line(actor)}`" if actor else ""
         way = run.target.or_all("shows")
         run.out.note(f"nothing is logged for {run.target.describe()}{done}{way}")
 
 
-def _show_entry(run: CommandContext, each: "AuditEntry") -> None:
-    by = f" by {one_line(each.by)}" if each.by else ""
-    call = f" ({one_line(each.call)})" if each.call else ""
-    version = f" · v{each.version}" if each.version else ""
-    noun = (
-        ("key-value entry", "key-value entries") if each.is_of_entries else ("memory", "memories")
-    )
-    many = f" · {counted(each.count, *noun)}" if each.count != len(each.item_ids) else ""
-    ids = shortened(one_line(" ".join(each.item_ids)), 2 * run.out.console.width)
-    head = styled((each.action, "bold"), f"{call}{by}", (f"  {ago(each.at)}{version}{many}", "dim"))
-    lines = [head, styled((ids, "dim"))] if ids else [head]
-    run.out.show(entry(styled((f"{each.number:>4}", "cyan")), lines))
+@audit.command("verify")
+@click.option("--head", help="A head you noted: detects a log that was rewritten.")
+@store_options
+@output_options
+async def verify_audit(run: CommandContext, *, head: str | None) -> int:
+    """Check that nobody changed the log or a memory from outside.
 
-
-@command(audit, "verify", scope=False)
-async def verify_audit(
-    run: CommandContext,
-    *,
-    head: Annotated[
-        str | None, typer.Option(help="A head you noted: detects a log that was rewritten.")
-    ] = None,
-) -> int:
-    """Check that nobody changed the log or a memory from outside."""
+    It prints the head, the hash of the last entry, and in a pipe nothing else: keep it where those
+    who can write to the store cannot change it.
+    """
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
 
     async with run.memory(meaning=False) as memory:
@@ -203,24 +180,15 @@ async def verify_audit(
         ]
         run.out.data({**asdict(report), "problems": listed, "sound": bool(report)})
         return 0 if report else ERROR
+    for problem in problems:
+        say(one_line(problem), kind="problem")
+    if run.out.is_plain():  # to be noted elsewhere, if it can be trusted
+        if report:
+            run.out.text(report.head)
+        return 0 if report else ERROR
     checked = f"{counted(report.entries, 'entry', 'entries')}, {counted(report.items)} compared"
     mark = ("✓ ", "green") if report else ("✗ ", "bold red")
     run.out.show(styled(mark, f"{checked}: {'sound' if report else 'not as it was written'}"))
     run.out.show(styled(("head", "dim")))
     run.out.text(report.head)  # whole, however narrow the terminal is: it is there to be copied
-    for problem in problems:
-        say(one_line(problem), kind="problem")
     return 0 if report else ERROR
-
-
-@command(audit, "head", scope=False)
-async def audit_head(run: CommandContext) -> None:
-    """Print the hash of the last entry, to be noted elsewhere."""
-    async with run.memory(meaning=False) as memory:
-        if not _has_log(memory):
-            raise _no_log(memory)
-        head = await memory.audit.head()
-    if run.out.is_json:
-        run.out.data({"head": head})
-    else:
-        run.out.text(head)

@@ -1,23 +1,31 @@
-"""Conversations, and what a model is shown of one: `chat list`, `chat show`, `context`."""
+"""Conversations, and what a model is shown of one: `chat`, `context`."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, get_args
 from uuid import uuid4
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
-from orbiter.memory.cli._completion import complete_chats
+from orbiter.memory.cli._command_context import CommandContext
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
-from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._item_ids import note_nothing
-from orbiter.memory.cli._options import MinRelevance, Spread, read_words
+from orbiter.memory.cli._error_messages import NotThereError
+from orbiter.memory.cli._lookup import note_nothing
+from orbiter.memory.cli._options import (
+    command,
+    limit_option,
+    memory_options,
+    min_relevance_option,
+    output_options,
+    read_words,
+)
 from orbiter.memory.cli._output import console_for, styled
-from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
+from orbiter.memory.cli._text import clean, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, scope_label
 from orbiter.memory.messages.codec import Format
 
@@ -28,18 +36,9 @@ if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
-__all__ = ["app", "chat", "print_context", "spoken", "token_bar"]
 
-app = new_app()
-chat = new_app()
-app.add_typer(
-    chat,
-    name="chat",
-    cls=without_a_name(lambda: "list"),
-    help="List and show conversations, or talk to a model that remembers.\n\n"
-    "Without a command, it lists them.",
-)
-
+_SCREEN = 20
+"""Conversations that are listed where nobody said how many."""
 _NAMES = 500
 """Conversations among which one with a name like an unknown one is looked for."""
 _WHO = {
@@ -49,54 +48,60 @@ _WHO = {
     "system": ("system", "bold magenta"),
 }
 
-Name = Annotated[
-    str,
-    typer.Argument(metavar="CHAT", help="Id of the conversation.", autocompletion=complete_chats),
-]
+_FORMATS = click.Choice(get_args(Format))
 
 
-@command(chat, "list", reads=True)
-async def list_chats(
+@command("chat")
+@click.argument("chat_id", metavar="[CHAT]", required=False)
+@click.option("--query", default="", help="Conversations whose title or name contains this text.")
+@limit_option(None, "At most this many conversations (20), or rounds of one (all).")
+@click.option("--format", type=_FORMATS, help="CHAT as the messages of a provider, in JSON.")
+@memory_options()
+@output_options
+async def chat(
     run: CommandContext,
+    chat_id: str | None,
     *,
-    query: Annotated[
-        str, typer.Option("--query", help="Text that the title or the name contains.")
-    ] = "",
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
+    query: str,
+    limit: int | None,
+    format: Format | None,
 ) -> None:
-    """List conversations, most recent first."""
+    """List conversations, or show one.
+
+    The most recent comes first; of CHAT, the oldest message.
+    """
+    if chat_id is None:
+        if format is not None:
+            raise UsageError("`--format` is of one conversation; name it: `chat CHAT --format …`")
+        await _list_chats(run, query, limit or _SCREEN)
+    elif run.target.everyone or query:
+        # Without a user, sessions of the same name would be shown as one conversation.
+        raise UsageError("`--all` and `--query` list conversations; leave them out to show one")
+    else:
+        await _show_chat(run, chat_id, limit, format)
+
+
+async def _list_chats(run: CommandContext, query: str, limit: int) -> None:
     async with run.both(meaning=False) as (store, memory):
         chats = await memory.chats(query=query, limit=limit)
         if not chats:
-            wanted = f" with `{query}` in its title or name"
-            if not query:
-                wanted = " here; `orbiter-memory chat talk --scripted` begins one"
+            wanted = f" with `{query}` in its title or name" if query else " here"
             text = f"no conversation{wanted}{run.target.or_all('shows')}"
             await note_nothing(run, store, text)
     if run.out.is_json:
         run.out.data([_chat_json(each) for each in chats])
-    elif run.out.is_plain():
-        has_titles = any(each.title for each in chats)
-        run.out.rows(
+    else:
+        rows = [
             (
-                *(_name(each), each.items, moment(each.last_at), scope_label(each.metadata)),
-                *([each.title or ""] if has_titles else ()),
+                _name(each),
+                each.items,
+                moment(each.last_at),
+                scope_label(each.metadata),
+                each.title or "",
             )
             for each in chats
-        )
-    else:
-        for each in chats:
-            count = counted(each.items, "message", "messages")
-            summary = f"{count} · {ago(each.last_at)}"
-            if run.target.everyone:  # else it is known, and would say the name twice
-                summary += f" · {scope_label(each.metadata)}"
-            name = one_line(_name(each))
-            if each.title:
-                run.out.show(styled((one_line(each.title), "bold")))
-                name = f"  {name}"
-            run.out.show(
-                styled((name, "" if each.title else "bold"), (f"  {one_line(summary)}", "dim"))
-            )
+        ]
+        run.out.table(rows, ("chat", "messages", "last", "scope", "title"))
 
 
 def _name(info: "ConversationInfo") -> str:
@@ -110,19 +115,9 @@ def _chat_json(info: "ConversationInfo") -> dict[str, object]:
     return {"chat": _name(info), **fields}
 
 
-# Without a user, sessions of the same name would be shown as one conversation.
-@command(chat, "show", everyone=False, reads=True)
-async def show_chat(
-    run: CommandContext,
-    chat_id: Name,
-    *,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Only the newest rounds.")] = None,
-    format: Annotated[
-        Format | None,
-        typer.Option("--format", help="As this provider's messages, in JSON."),
-    ] = None,
+async def _show_chat(
+    run: CommandContext, chat_id: str, rounds: int | None, format: Format | None
 ) -> None:
-    """Show a conversation, oldest message first."""
     async with run.scoped(meaning=False) as memory:
         conversation = memory.chat(chat_id)
         items = await conversation.items(rounds=rounds)
@@ -148,7 +143,7 @@ async def _no_chat(run: CommandContext, memory: "ScopedMemory", chat_id: str) ->
     meant = f"did you mean `{one_line(near[0])}`? " if near else ""
     return NotThereError(
         f"there is no conversation `{chat_id}` of {run.target.describe()}; {meant}`orbiter-memory "
-        "chat list` lists them, `--user` chooses another user"
+        "chat` lists them, `--user` chooses another user"
     )
 
 
@@ -180,33 +175,39 @@ def _arguments(arguments: object) -> str:
     return one_line(", ".join(pairs))
 
 
-@command(app, "context", everyone=False, reads=True)
-async def context(  # noqa: PLR0913 - the options of a command
+@command("context")
+@click.argument("chat_id", metavar="CHAT")
+@click.argument("words", nargs=-1, metavar="[TASK]...")
+@click.option("--budget", type=click.IntRange(min=1), help="At most this many tokens.")
+@click.option("--format", type=_FORMATS, default="openai", show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="At most this many memories.",
+)
+@min_relevance_option
+@click.option("--persona", type=click.Path(path_type=Path), help="A SOUL.md.")
+@memory_options(everyone=False)
+@output_options
+async def context(
     run: CommandContext,
-    chat_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHAT",
-            help="Id of the conversation; a question instead gets a context of memories alone.",
-            autocompletion=complete_chats,
-        ),
-    ],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TASK",
-            help="The task for the model, with or without quotes; else the newest question.",
-        ),
-    ] = None,
+    chat_id: str,
+    words: tuple[str, ...],
     *,
-    budget: Annotated[int | None, typer.Option(min=1, help="At most this many tokens.")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Message format.")] = "openai",
-    memories: Annotated[int, typer.Option(min=0, help="At most this many memories.")] = 5,
-    min_relevance: MinRelevance = None,
-    spread: Spread = None,
-    persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
+    budget: int | None,
+    format: Format,
+    limit: int,
+    min_relevance: float | None,
+    persona: Path | None,
 ) -> None:
-    """Print the context for a model, within a token budget."""
+    """Print the context for a model, within a token budget.
+
+    It is for TASK, or for the last question of CHAT. A question in place of CHAT gets a context of
+    memories alone.
+    """
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
 
     waiting = 0
@@ -214,8 +215,8 @@ async def context(  # noqa: PLR0913 - the options of a command
     async with run.both(persona=persona) as (store, memory):
         conversation = memory.chat(chat_id)
         has_messages = bool(await conversation.items(rounds=1))
-        if not has_messages and _is_question(chat_id, words or []):
-            task = read_words([chat_id, *(words or [])])
+        if not has_messages and _is_question(chat_id, words):
+            task = read_words([chat_id, *words])
             conversation = memory.chat(uuid4().hex)
             run.out.note(
                 "no conversation is named: the context is of memories alone; `orbiter-memory "
@@ -227,16 +228,11 @@ async def context(  # noqa: PLR0913 - the options of a command
             run.out.note(
                 f"the conversation `{chat_id}` of {run.target.describe()} has no messages yet"
             )
-        if memories:
+        if limit:
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:
             made = await conversation.context(
-                task,
-                budget=budget,
-                format=format,
-                memory_limit=memories,
-                min_relevance=min_relevance,
-                spread=spread,
+                task, budget=budget, format=format, memory_limit=limit, min_relevance=min_relevance
             )
         except QueryError as exc:
             problem, _, way = str(exc).partition(";")
@@ -251,15 +247,13 @@ async def context(  # noqa: PLR0913 - the options of a command
     if run.out.is_json:
         run.out.data(_context_json(made))
         return
-    print_context(run, made)
+    _print_context(run, made)
     if run.out.is_watched:
-        import sys  # noqa: PLC0415 - for its stream of now
-
         run.out.draw(*token_bar(made, width=min(console_for(sys.stderr).width, 100)))
 
 
 def _is_question(first: str, others: Sequence[str]) -> bool:
-    """Tell whether words that begin with no conversation are a question alone.
+    """Return whether words that begin with no conversation are a question alone.
 
     One that stands before a single text in quotes is meant for a new conversation.
     """
@@ -278,7 +272,7 @@ def _context_json(made: "Context") -> dict[str, object]:
     }
 
 
-def print_context(run: CommandContext, made: "Context") -> None:
+def _print_context(run: CommandContext, made: "Context") -> None:
     """Print the messages of a context."""
     sent = made.messages()
     if sent.system:
@@ -312,18 +306,6 @@ _COLORS = {
     "memories": "green",
     "task": "red",
 }
-_WHY = {
-    "budget": "over budget",
-    "shortened": "shortened to fit",
-    "status": "not accepted",
-    "scope": "another scope",
-    "relevance": "not relevant enough",
-    "limit": "more than `--memories`",
-    "duplicate": "shown already",
-    "kind": "not a message",
-    "incomplete": "its tool group is incomplete",
-}
-_MAX_DROPPED = 6
 
 
 def token_bar(context: "Context", *, width: int) -> "list[Text]":
@@ -339,7 +321,10 @@ def token_bar(context: "Context", *, width: int) -> "list[Text]":
         bar.append_text(styled(("█" * cells, _COLORS.get(name, "white"))))
         used += cells
     bar.append_text(styled(("░" * (inner - used), "bright_black")))
-    return [_head(context), bar, *_legend(parts, width), *_left_out(context.dropped)]
+    legend = styled(" ")
+    for name, tokens in parts:
+        legend.append_text(styled(("■", _COLORS.get(name, "white")), f" {name} {tokens:,}  "))
+    return [_head(context), bar, legend, *_left_out(context.dropped)]
 
 
 def _head(context: "Context") -> "Text":
@@ -348,34 +333,12 @@ def _head(context: "Context") -> "Text":
     return styled((f" {context.tokens:,}{of} tokens", "bold"), (cached, "dim"))
 
 
-def _legend(parts: Sequence[tuple[str, int]], width: int) -> "list[Text]":
-    lines, line, used = [], styled(" "), 1
-    for name, tokens in parts:
-        label = f" {name} {tokens:,}  "
-        if used + len(label) + 1 > width and used > 1:
-            lines.append(line)
-            line, used = styled(" "), 1
-        line.append_text(styled(("■", _COLORS.get(name, "white")), label))
-        used += len(label) + 1
-    return [*lines, line]
-
-
 def _left_out(dropped: Sequence["Dropped"]) -> "list[Text]":
-    """Return a line for each kind of thing that was left out, the costliest first."""
-    tokens: Counter[tuple[str, str, str]] = Counter()
-    count: Counter[tuple[str, str, str]] = Counter()
+    """Return a line for each reason why something was left out, the costliest first."""
+    tokens: Counter[tuple[str, str]] = Counter()
     for each in dropped:
-        key = (each.section, each.source, each.reason)
-        tokens[key] += each.tokens
-        count[key] += 1
-    lines = [
-        styled(
-            (" left out  ", "dim"),
-            f"{count[key]} × {key[0]}, {one_line(key[1])}: {cost:,} tokens",
-            (f"  {_WHY.get(key[2], key[2])}", "yellow"),
-        )
-        for key, cost in tokens.most_common(_MAX_DROPPED)
+        tokens[each.section, each.reason] += each.tokens
+    return [
+        styled((" left out  ", "dim"), f"{section}: {cost:,} tokens", (f"  {reason}", "yellow"))
+        for (section, reason), cost in tokens.most_common()
     ]
-    if len(tokens) > _MAX_DROPPED:
-        lines.append(styled((f"           and {len(tokens) - _MAX_DROPPED} other kinds", "dim")))
-    return lines

@@ -9,18 +9,17 @@ import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import typer
+import click
 
 from orbiter.memory._lazy import install_command
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._options import command
 from orbiter.memory.cli._output import ask, can_ask, console_for, styled
 from orbiter.memory.cli._sample_data import CHAT, FACTS, SECRET, SOUL, TASK
-from orbiter.memory.cli._views import entry, hit_lines
+from orbiter.memory.cli._views import CHANGES, differences, entry, hit_lines
 from orbiter.memory.cli.commands.chat import spoken, token_bar
-from orbiter.memory.cli.commands.history import CHANGES, differences
 from orbiter.memory.diagnostics import is_installed
 
 if TYPE_CHECKING:
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 
     from orbiter.memory.agent import AgentMemory, ScopedMemory
 
-__all__ = ["app", "script"]
-
-app = new_app()
 NAME = "orbiter-memory"
 _WIDTH = 80
 
@@ -73,27 +69,17 @@ class Stage:
         self.show(styled((text, "italic")), seconds=0.8)
 
 
-@command(app, "demo", url=False, json=False)
-async def demo(
-    run: CommandContext,
-    *,
-    fast: Annotated[bool, typer.Option("--fast", help="Without pauses.")] = False,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Only the dashboard, on sample data.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
-) -> None:
+@command("demo")
+@click.option("--dashboard", is_flag=True, help="Only the dashboard, on sample data.")
+async def demo(run: CommandContext, *, dashboard: bool) -> None:
     """Take a tour with sample data; your data is not touched."""
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
 
-    if as_json:  # taken, so that this is said and not that there is no such option
-        raise UsageError("`demo` is for people and has no JSON; leave `--json` out")
     warnings.simplefilter("ignore")  # the tour itself tells what is missing
     if dashboard:
         await _show_dashboard(run)
         return
-    is_seen = sys.stdout.isatty()
-    stage = Stage(_console(), paces=1.0 if is_seen and not fast else 0.0)
+    stage = Stage(_console(), paces=1.0 if sys.stdout.isatty() else 0.0)
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         path = Path(folder) / "agent.db"
         soul = Path(folder) / "SOUL.md"
@@ -124,7 +110,8 @@ async def _show_dashboard(run: CommandContext) -> None:
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         soul = Path(folder) / "SOUL.md"
         soul.write_text(SOUL, encoding="utf-8")
-        model: Literal["auto"] | None = "auto" if run.target.has_model() else None
+        has_model = os.environ.get("ORBITER_MEMORY_MODEL") != "none"
+        model: Literal["auto"] | None = "auto" if has_model else None
         path = Path(folder) / "sample.db"
         async with AgentMemory(path, embeddings=model, persona=soul) as memory:
             await fill(memory)
@@ -229,7 +216,7 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
     )
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "orbiter.memory.cli", "recall", question),
-        *("--user", "alice", "-k", "2", "--url", str(path), "--json"),
+        *("--user", "alice", "--limit", "2", "--url", str(path), "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env={k: v for k, v in os.environ.items() if not k.startswith("ORBITER_MEMORY_")},

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from orbiter.memory.cli._command import CommandContext, command, is_missing, new_app
+from orbiter.memory.cli._command_context import CommandContext, is_missing
 from orbiter.memory.cli._embed_progress import embed_waiting
 from orbiter.memory.cli._error_messages import ERROR, in_shell_words, without_passwords
+from orbiter.memory.cli._options import command, output_options, store_options
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._views import entry
 from orbiter.memory.diagnostics import (
@@ -24,23 +25,16 @@ from orbiter.memory.diagnostics import (
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
-__all__ = ["app"]
-
-
-app = new_app()
 
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "bold red")}
 
 
-@command(app, "doctor", scope=False)
-async def doctor(
-    run: CommandContext,
-    *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Rebuild what is damaged, embed what is pending.")
-    ] = False,
-) -> int:
-    """Check this computer and the store; suggest fixes."""
+@command("doctor")
+@click.option("--repair", is_flag=True, help="Rebuild what is damaged, embed what is pending.")
+@store_options
+@output_options
+async def doctor(run: CommandContext, *, repair: bool) -> int:
+    """Check the settings, this computer and the store; suggest fixes."""
     checks: list[Check] = []
     async for check in examine(run, repair=repair):
         checks.append(check)
@@ -56,7 +50,7 @@ async def doctor(
 
 async def examine(run: CommandContext, *, repair: bool) -> AsyncIterator[Check]:
     """Look at everything; what is wrong with the store ends the walk."""
-    for check in (*check_environment(), _model(run), check_extras()):
+    for check in (_settings(run), *check_environment(), _model(run), check_extras()):
         yield check
     try:
         memory = run.unopened()
@@ -84,6 +78,15 @@ def _way(error: Exception) -> str:
     return without_passwords(in_shell_words(str(error))) or type(error).__name__
 
 
+def _settings(run: CommandContext) -> Check:
+    """Return what is set, and by what; what is not set is as it is by default."""
+    listed = []
+    for name, origin in run.target.origins.items():
+        value = "is set" if name == "token" else without_passwords(getattr(run.target, name))
+        listed.append(f"{name} {value} ({origin})")
+    return Check("settings", "ok", ", ".join(listed) or "none: all as by default", "")
+
+
 _RESTORE = (
     "a table is missing, as after a restore without the extension `vector`: restore the dump into "
     "a new database that has its extensions, as docs/backup.md says"
@@ -95,7 +98,7 @@ def _cure(*, repair: bool) -> str:
 
 
 def _model(run: CommandContext) -> Check:
-    if not run.target.has_model():
+    if run.target.model == "none":
         return Check("model", "note", "none, as `--model` says", "")
     return check_local_model(_way)
 

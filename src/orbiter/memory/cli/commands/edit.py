@@ -1,37 +1,27 @@
 """Changing memories: `edit` and `forget`."""
 
-import os
-import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._completion import complete_ids, complete_tags
-from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
-from orbiter.memory.cli._item_ids import find_id, find_ids, not_there, note_nothing, note_replaced
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, say
+from orbiter.memory.cli._lookup import find_id, not_there, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
-    DryRun,
-    Id,
-    Kind,
-    Since,
-    Tagged,
-    Tags,
-    Until,
-    Where,
-    Yes,
-    read_end,
-    read_json,
+    Filters,
+    Labels,
+    command,
+    dry_run_option,
+    filter_options,
+    label_options,
+    memory_options,
+    output_options,
     read_stdin,
-    read_when,
-    read_where,
     read_words,
+    yes_option,
 )
 from orbiter.memory.cli._output import is_agreed
 from orbiter.memory.cli._text import counted, shortened
@@ -41,143 +31,112 @@ from orbiter.memory.cli.commands.erase import print_erasure
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
-__all__ = ["app", "in_editor"]
-
-app = new_app()
 
 
-@command(app, "edit")
-async def edit(  # noqa: PLR0913 - what may be changed
+@command("edit")
+@click.argument("item_id", metavar="ID")
+@click.argument("words", nargs=-1, metavar="[TEXT]")
+@label_options
+@click.option("--add-tag", "add_tags", multiple=True, help="A tag to add.")
+@click.option("--remove-tag", "remove_tags", multiple=True, help="A tag to remove.")
+@click.option("--index/--no-index", default=None, help="Whether recall may return it.")
+@click.option("--expect", type=int, help="Only if it still has this version; else exit 4.")
+@memory_options(writes=True)
+@output_options
+async def edit(
     run: CommandContext,
-    item_id: Id,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="The new text, quoted or not; `-` reads stdin; without it, $EDITOR opens.",
-        ),
-    ] = None,
+    item_id: str,
+    words: tuple[str, ...],
     *,
-    tag: Tags = None,
-    add_tag: Annotated[
-        list[str] | None,
-        typer.Option("--add-tag", help="A tag to add.", autocompletion=complete_tags),
-    ] = None,
-    remove_tag: Annotated[
-        list[str] | None,
-        typer.Option("--remove-tag", help="A tag to remove.", autocompletion=complete_tags),
-    ] = None,
-    importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
-    source: Annotated[str | None, typer.Option(help="Its source.")] = None,
-    extra: Annotated[str | None, typer.Option(help="Extra fields: a JSON object.")] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="When it expires: `30d` from now, a date, or `never`.")
-    ] = None,
-    index: Annotated[
-        bool | None,
-        typer.Option(
-            "--index/--no-index", help="Whether recall may return it.", show_default=False
-        ),
-    ] = None,
-    expect: Annotated[
-        int | None, typer.Option(help="Only if it still has this version; else exit 4.")
-    ] = None,
+    labels: Labels,
+    add_tags: tuple[str, ...],
+    remove_tags: tuple[str, ...],
+    index: bool | None,
+    expect: int | None,
 ) -> None:
-    """Change a memory; the old version is kept."""
+    """Change a memory; the old version is kept.
+
+    TEXT is the new text, quoted or not; `-` reads stdin. Without TEXT and options, $EDITOR opens.
+    `--expires never` removes the end.
+    """
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415 - `--help` needs it not
 
-    labels = read_json("extra", extra) or None
-    if extra is not None and labels is None:
+    changes = labels.arguments()
+    if changes["extra"] == {}:
         raise UsageError("`--extra` is empty; there is nothing to keep")
-    end: datetime | Literal["never"] | None = "never"
-    if (expires or "").strip().lower() != "never":
-        end = read_end("expires", expires)
-    changed = (importance, source, labels, end, index)
-    if tag and (add_tag or remove_tag):
+    if labels.tags and (add_tags or remove_tags):
         raise UsageError("`--tag` replaces all tags; leave it out, or `--add-tag`, `--remove-tag`")
-    has_labels = bool(tag or add_tag or remove_tag) or any(each is not None for each in changed)
+    changes |= {
+        "add_tags": list(add_tags) or None,
+        "remove_tags": list(remove_tags) or None,
+        "index": index,
+    }
     async with run.scoped() as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
         text = read_words(words) if words else None
-        if text is None and not has_labels:
+        if text is None and all(value is None for value in changes.values()):
             before = await memory.get(item_id)
             if before is None:
                 raise await not_there(run.target, memory, item_id)
-            text, expect = in_editor(before.content), expect or before.version
+            text, expect = _in_editor(before.content), expect or before.version
             if text == before.content:
                 run.out.note("nothing was changed")
                 return
         try:
-            item = await memory.update(
-                item_id,
-                text,
-                tags=tag or None,
-                add_tags=add_tag or None,
-                remove_tags=remove_tag or None,
-                importance=importance,
-                source=source,
-                extra=labels,
-                expires=end,
-                index=index,
-                expected_version=expect,
-            )
+            item = await memory.update(item_id, text, **changes, expected_version=expect)
         except ItemNotFoundError:
             raise await not_there(run.target, memory, item_id) from None
     print_item(run.out, item)
 
 
-@command(app, "forget")
-async def forget(  # noqa: PLR0913 - the filters
+def _in_editor(text: str) -> str:
+    """Return *text* as `$VISUAL` or `$EDITOR` left it, without line ends behind it."""
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal for an editor; give the text, or `-` and pipe it in")
+    made = click.edit(text)
+    return text if made is None else made.rstrip("\n")
+
+
+@command("forget")
+@click.argument("item_ids", nargs=-1, metavar="[ID]...")
+@click.option("--query", default="", help="All that contain this text.")
+@filter_options
+@click.option("--everything", is_flag=True, help="All memories of the scope.")
+@click.option("--permanently", is_flag=True, help="Erase them, also what was forgotten before.")
+@dry_run_option
+@yes_option
+@memory_options(writes=True)
+@output_options
+async def forget(
     run: CommandContext,
-    item_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Ids of memories, or rows such as `@1`; `-` reads them from stdin.",
-            autocompletion=complete_ids,
-        ),
-    ] = None,
+    item_ids: tuple[str, ...],
     *,
-    query: Annotated[str, typer.Option("--query", help="All that contain this text.")] = "",
-    kind: Kind = None,
-    since: Since = None,
-    until: Until = None,
-    where: Where = None,
-    tag: Tagged = None,
-    everything: Annotated[
-        bool, typer.Option("--everything", help="All memories of the scope.")
-    ] = False,
-    permanently: Annotated[
-        bool,
-        typer.Option("--permanently", help="Erase them for good, also what was forgotten before."),
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    query: str,
+    filters: Filters,
+    everything: bool,
+    permanently: bool,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
-    """Delete memories; they can be restored, or for good."""
-    ids = [
-        one for each in item_ids or () for one in (read_stdin().split() if each == "-" else [each])
-    ]
-    filters = {
-        "query": query,
-        "memory_type": kind,
-        "since": read_when("since", since),
-        "until": read_when("until", until),
-        "where": read_where(where, tag),
-        "everything": everything,
-    }
-    has_filter = any(value not in ("", None, False, {}) for value in filters.values())
+    """Delete memories; they can be restored, or for good.
+
+    Give ids (`-` reads them from stdin), or a filter.
+    """
+    ids = [one for each in item_ids for one in (read_stdin().split() if each == "-" else [each])]
+    matching = filters.arguments() | {"query": query, "everything": everything}
+    has_filter = any(value not in ("", None, False, {}) for value in matching.values())
     if bool(ids) == has_filter:
         raise UsageError(
             "say what to forget: ids, or a filter such as `--tag`, `--query`, `--where`, "
             "or `--everything`; and not both"
         )
-    note_replaced(run, query, where or "", *(tag or ()))
+    note_replaced(run, query, *filters.texts())
     async with run.both(meaning=False) as (store, memory):
-        if ids:
-            ids = await find_ids(run, memory, ids, repeats=True)
+        ids = [await find_id(memory, each) for each in ids]
         if permanently:
-            chosen = filters if has_filter else {"item": ids}
+            chosen = matching if has_filter else {"item": ids}
             return await _erase(run, memory, ids, chosen, dry_run=dry_run, yes=yes)
+        missing: list[str] = []
         if ids:
             gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
             for item_id in missing:
@@ -185,15 +144,14 @@ async def forget(  # noqa: PLR0913 - the filters
         else:
             with run.out.progress("looking", unit="memories") as advance:
                 result = await memory.forget(
-                    **filters,  # type: ignore[arg-type]  # told above
+                    **matching,
                     dry_run=dry_run or not yes,
                     progress=advance,
                 )
             gone = list(result.items)
-            missing = []
             if not gone:
                 nothing = f"0 {'would be forgotten' if dry_run else 'forgotten'}"
-                await note_nothing(run, store, nothing, kind=kind)
+                await note_nothing(run, store, nothing, kind=filters.kind)
             if gone and not dry_run and not yes:
                 lines = [shortened(said(item), 200) for item in gone]
                 if not is_agreed(run.out, f"forget {counted(len(gone))}", lines):
@@ -259,36 +217,3 @@ async def _forget_ids(
         if not result.items:
             missing.append(item_id)
     return gone, missing
-
-
-def in_editor(text: str) -> str:
-    """Return *text* as `$VISUAL` or `$EDITOR` left it, without line ends behind it.
-
-    The file is readable by this user only, and gone when the editor has ended.
-    """
-    if not sys.stdin.isatty():
-        raise UsageError("there is no terminal for an editor; give the text, or `-` and pipe it in")
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    try:
-        words = shlex.split(editor) or ["vi"]
-    except ValueError as exc:
-        raise UsageError(f"EDITOR (`{editor}`) is not a valid command: {exc}") from None
-    with TemporaryDirectory(prefix="orbiter-memory-") as folder:
-        path = Path(folder) / "memory.txt"
-        path.write_text(text, encoding="utf-8")
-        try:
-            done = subprocess.run([*words, str(path)], check=False)  # noqa: S603 - the user's own choice
-        except FileNotFoundError:
-            raise UsageError(f"there is no editor `{editor}`; set EDITOR, or give a text") from None
-        except OSError as exc:
-            raise UsageError(
-                f"the editor `{editor}` cannot be run: {exc.strerror}; set EDITOR, or give a text"
-            ) from None
-        if done.returncode:
-            raise UsageError(f"`{editor}` ended with {done.returncode}; nothing was changed")
-        try:
-            return path.read_text(encoding="utf-8").rstrip("\n")
-        except FileNotFoundError:
-            raise UsageError(f"`{editor}` left no text; nothing was changed") from None
-        except UnicodeDecodeError:
-            raise UsageError(f"`{editor}` left no UTF-8 text; nothing was changed") from None

@@ -1,61 +1,61 @@
 """What has to go: `evict`, `erase`."""
 
-import json
-import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import SCOPES, CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
-from orbiter.memory.cli._item_ids import near_user
-from orbiter.memory.cli._options import DryRun, Yes
+from orbiter.memory.cli._command_context import SCOPES, CommandContext, is_served
+from orbiter.memory.cli._error_messages import ERROR, in_shell_words, say
+from orbiter.memory.cli._lookup import near_user
+from orbiter.memory.cli._options import (
+    command,
+    dry_run_option,
+    memory_options,
+    output_options,
+    yes_option,
+)
 from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
-from orbiter.memory.cli._text import counted, one_line, shortened, size, stored
-from orbiter.memory.cli._views import entry, said
+from orbiter.memory.cli._text import counted, dumps, one_line, shortened, size, stored
 from orbiter.memory.cli.commands.keys import commands_to_revoke
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from orbiter.memory.agent import AgentMemory, ScopedMemory
+    from orbiter.memory.agent import AgentMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.model.reports import Erasure
 
-__all__ = ["app", "print_erasure"]
-
-app = new_app()
-
 _WIDE = 79
 """Letters of a text: one less than there are of a text that is longer."""
-_PAGE = 500
-"""Memories that are read at once."""
 
 
-@command(app, "evict", everyone=False)
+@command("evict")
+@click.option("--max-items", type=click.IntRange(min=0), help="Keep at most this many memories.")
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Keep at most this many bytes.")
+@click.option("--duplicates", is_flag=True, help="Keep the first of each group of duplicates.")
+@click.option(
+    "--half-life",
+    type=click.FloatRange(min=0.01),
+    default=90.0,
+    show_default=True,
+    help="Days after which a memory is worth half.",
+)
+@dry_run_option
+@yes_option
+@memory_options(everyone=False, writes=True)
+@output_options
 async def evict(
     run: CommandContext,
     *,
-    max_items: Annotated[
-        int | None, typer.Option("--max-items", min=0, help="Keep at most this many memories.")
-    ] = None,
-    max_bytes: Annotated[
-        int | None,
-        typer.Option("--max-bytes", min=0, help="Keep at most this many bytes, as JSON."),
-    ] = None,
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Keep the first of each group of duplicates.")
-    ] = False,
-    half_life: Annotated[
-        float, typer.Option("--half-life", min=0.01, help="Half-life of a memory's value, in days.")
-    ] = 90.0,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    max_items: int | None,
+    max_bytes: int | None,
+    duplicates: bool,
+    half_life: float,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Limit size: forget the least valuable memories first."""
     if max_items is None and max_bytes is None and not duplicates:
@@ -70,17 +70,16 @@ async def evict(
         is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
         with run.out.progress("weighing", unit="") as advance:
             evicted = await memory.evict(**options, dry_run=dry_run or not yes, progress=advance)
-        texts = await _texts(memory, evicted, are_gone=yes and not dry_run and is_kept)
         if len(evicted) and not dry_run and not yes:
             way = "" if is_kept else " for good"
             what = f"{counted(len(evicted))} of {run.target.describe()}{way}"
-            lines = [f"{each.worth:.3f}  {texts[each.id]}" for each in evicted]
+            lines = [f"{each.worth:.3f}  {_text(each)}" for each in evicted]
             if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
                 return ERROR
             with run.out.progress("forgetting", unit="") as advance:
                 evicted = await memory.evict(**options, progress=advance)
-    _print_evicted(run, evicted, texts, dry_run=dry_run)
+    _print_evicted(run, evicted, dry_run=dry_run)
     left = f"{evicted.kept:,} ({size(evicted.kept_bytes)})"
     if dry_run:
         run.out.note(f"{len(evicted):,} would be forgotten, {left} would stay")
@@ -96,81 +95,58 @@ async def evict(
     return 0
 
 
-async def _texts(
-    memory: "ScopedMemory", evicted: "EvictionResult", *, are_gone: bool
-) -> "Mapping[str, str]":
-    """Return what each memory says, cut off where it is longer; of a call, which tools."""
-    texts = {each.id: shortened(one_line(each.text), _WIDE) for each in evicted}
-    silent = [item_id for item_id, text in texts.items() if not text]
-    for start in range(0, len(silent), _PAGE):
-        some = silent[start : start + _PAGE]
-        page = await memory.list(where={"id": {"$in": some}}, limit=_PAGE, forgotten=are_gone)
-        texts |= {item.id: said(item) for item in page}
-    return texts
+def _text(each: "Eviction") -> str:
+    return shortened(one_line(each.text), _WIDE)
 
 
-def _print_evicted(
-    run: CommandContext, evicted: "EvictionResult", texts: "Mapping[str, str]", *, dry_run: bool
-) -> None:
-    def text(each: "Eviction") -> str:  # one that came after the question is told as it is
-        return texts.get(each.id) or shortened(one_line(each.text), _WIDE)
-
+def _print_evicted(run: CommandContext, evicted: "EvictionResult", *, dry_run: bool) -> None:
     if run.out.is_json:
         run.out.data({**asdict(evicted), "dry_run": dry_run})
-    elif run.out.is_plain():
-        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in evicted)
     else:
-        for each in evicted:
-            why = "duplicate" if each.reason == "duplicate" else size(each.bytes)
-            lines = [styled(text(each)), styled((f"{each.id} · {why}", "dim"))]
-            run.out.show(entry(styled((f"{each.worth:.3f}", "yellow")), lines))
+        rows = [(each.id, f"{each.worth:.3f}", each.reason, _text(each)) for each in evicted]
+        run.out.table(rows, ("id", "worth", "reason", "text"))
 
 
-@command(app, "erase", everyone=False)
-async def erase(
-    run: CommandContext,
-    *,
-    report: Annotated[
-        Path | None, typer.Option("--report", help="Write the report to this new file, as JSON.")
-    ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> int:
+@command("erase")
+@click.option(
+    "--report", type=click.File("x", lazy=False), help="Write the report to this new file, as JSON."
+)
+@dry_run_option
+@yes_option
+@memory_options(everyone=False, writes=True)
+@output_options
+async def erase(run: CommandContext, *, report: TextIO | None, dry_run: bool, yes: bool) -> int:
     """Erase everything in a scope permanently, and verify it."""
     scope: dict[str, Any] = run.target.scope() or {}
-    if not any(getattr(run.target, name) for name in SCOPES):
+    if not any(run.target.is_given(name) for name in SCOPES):
         user = one_line(scope.get("user_id") or "NAME")
         raise UsageError(f"give a scope, such as `--user {user}`; nothing is erased by default")
-    if report is not None:
-        _check_new(report)
     async with run.memory(meaning=False) as memory:
         there = await _with_keys(run, memory, await memory.erase(**scope, dry_run=True))
         counts = stored(there.items, there.entries, there.forgotten)
         what = f"{counts} of {run.target.describe()}"
         if dry_run:
-            with _new_file(report) as file:
-                _write_report(file, there, dry_run=True)
+            counted_only = {"dry_run": True, **there.to_dict()}
+            if report is not None:
+                report.write(f"{dumps(counted_only)}\n")
             if run.out.is_json:
-                run.out.data(there.to_dict())
+                run.out.data(counted_only)
             else:
                 run.out.show(styled(f"would erase {what}"))
             if not there.total:
                 await _say_nothing(run, memory, scope)
             _say_keys(run, there)
-            if report is not None:
-                run.out.note(f"the report of this dry run is in `{report}`")
             return 0
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        by = run.target.setting("by")[0]
-        with _new_file(report) as file:
-            with run.out.progress("erasing", unit="") as advance:
-                done = await memory.erase(**scope, by=by, progress=advance)
-            done = await _with_keys(run, memory, done)
-            # Before the file is written: on a full disk, this is the only report.
-            code = print_erasure(run, done)
-            _write_report(file, done)
+        by = run.target.actor()
+        with run.out.progress("erasing", unit="") as advance:
+            done = await memory.erase(**scope, by=by, progress=advance)
+        done = await _with_keys(run, memory, done)
+        code = print_erasure(run, done)
+        if report is not None:
+            report.write(f"{dumps(done.to_dict())}\n")
         for place in done.not_searched:
             say(f"not searched: {place}", kind="note")
         if not done.found:
@@ -178,8 +154,6 @@ async def erase(
         elif "user_id" in scope:
             _say_elsewhere(scope["user_id"])
         _say_keys(run, done)
-    if report is not None:
-        run.out.note(f"the report is in `{report}`")
     return code
 
 
@@ -221,46 +195,6 @@ def _say_elsewhere(user: str) -> None:
     way = shlex.join(["orbiter-memory", "list", "--all", "--query", one_line(user)])
     say(f"texts of others may still name them: `{way}`", kind="note")
     say("backups and exports were not searched", kind="note")
-
-
-def _check_new(path: Path) -> None:
-    """Refuse a file that is there, or has no place, before anybody is asked."""
-    if path.exists() or path.is_symlink():
-        raise UsageError(f"`{path}` exists; give `--report` a new file")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder `{path.absolute().parent}` for `--report`")
-
-
-@contextmanager
-def _new_file(path: Path | None) -> Iterator[TextIO | None]:
-    """Open the file of a report, as after the erasure there is nothing to report from.
-
-    It is removed again if nothing was written.
-    """
-    if path is None:
-        yield None
-        return
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as exc:
-        raise UsageError(
-            f"`{path}` cannot be written: {exc.strerror}; nothing was erased, "
-            "give `--report` another file"
-        ) from exc
-    try:
-        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123 - of a file that is open
-            yield file
-    finally:
-        if not path.stat().st_size:
-            path.unlink()
-
-
-def _write_report(file: TextIO | None, erasure: "Erasure", *, dry_run: bool = False) -> None:
-    """Write a report; one of a dry run says so first, as nothing was erased or searched."""
-    if file is not None:
-        mark = {"dry_run": True} if dry_run else {}
-        report = {**mark, **erasure.to_dict()}
-        file.write(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n")
 
 
 def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:

@@ -2,58 +2,42 @@
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import SCOPES, CommandContext, Target, command, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError, say
-from orbiter.memory.cli._item_ids import note_nothing
+from orbiter.memory.cli._command_context import SCOPES, CommandContext, Target
+from orbiter.memory.cli._error_messages import ERROR, say
+from orbiter.memory.cli._lookup import note_nothing
+from orbiter.memory.cli._options import command, memory_options, output_options
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line, stored
 from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import AgentMemory, ScopedMemory
-    from orbiter.memory.transfer import ExportResult, Migration
-
-__all__ = ["app"]
-
-app = new_app()
+    from orbiter.memory.transfer import Migration
 
 
-def _check_format(name: str) -> str:
-    """Return the name of a format; one that cannot be written is refused."""
-    if name not in (AUTO, *WRITTEN):
-        raise typer.BadParameter(f"'{name}' is not one of {', '.join((AUTO, *WRITTEN))}.")
-    return name
+@command("export")
+@click.argument("path")
+@click.option(
+    "--format",
+    type=click.Choice([AUTO, *WRITTEN]),
+    default=AUTO,
+    help="`auto` goes by the file name; `jsonl` keeps everything, to be imported without loss.",
+)
+@memory_options()
+@output_options
+async def export(run: CommandContext, path: str, *, format: str) -> None:
+    """Export memories to a file in an open format.
 
-
-@command(app, "export", reads=True)
-async def export(
-    run: CommandContext,
-    path: Annotated[
-        str, typer.Argument(help="The new file, or folder for Markdown; `-` is stdout (jsonl).")
-    ],
-    *,
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar=f"<{'|'.join((AUTO, *WRITTEN))}>",
-            callback=_check_format,
-            autocompletion=lambda: [AUTO, *WRITTEN],
-            help=(
-                "`auto` goes by the file name; `jsonl` keeps everything, to be imported without "
-                "loss."
-            ),
-        ),
-    ] = AUTO,
-) -> None:
-    """Export memories to a file in an open format."""
+    PATH is a new file, or for Markdown a new folder; `-` is stdout (jsonl).
+    """
     from orbiter.memory.transfer import export_file  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.transfer.export_formats import format_for  # noqa: PLC0415
     from orbiter.memory.transfer.io.output_file import check_free  # noqa: PLC0415
@@ -79,9 +63,12 @@ async def export(
             none = "nothing is stored" if kind == NATIVE else "there are no memories"
             way = run.target.or_all("exports")
             await note_nothing(run, store, f"{none} of {run.target.describe()}{way}")
-        parts = await _parts(memory, done) if kind == NATIVE else ""
-        if kind != NATIVE:
-            await _say_left_out(run, store, memory, kind)
+    if kind != NATIVE:  # as who keeps it as a copy must know
+        say(
+            "it has what is remembered now, without earlier versions, forgotten memories and "
+            "key-value entries; `orbiter-memory export FILE.jsonl` has all of it",
+            kind="note",
+        )
     if run.out.is_json:
         run.out.data(
             {
@@ -95,67 +82,23 @@ async def export(
             }
         )
     elif path != "-":
-        run.out.show(
-            styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}{parts}")
-        )
-
-
-async def _say_left_out(
-    run: CommandContext, store: "AgentMemory", memory: "ScopedMemory", kind: str
-) -> None:
-    """Say what a format for other programs does not hold, as who keeps it as a copy must know."""
-    from orbiter.memory.errors import MemoryError  # noqa: PLC0415 - `--help` needs it not
-
-    scope: dict[str, Any] | None = run.target.scope()
-    entries = "key-value entries"
-    try:
-        if scope is not None:
-            there = await store.erase(**scope, dry_run=True)
-            entries = counted(there.entries, "key-value entry", entries) if there.entries else ""
-    except MemoryError:  # a server counts them for administrators only
-        pass
-    forgotten = (await memory.stats()).forgotten or 0
-    parts = ["earlier versions", f"{forgotten:,} forgotten" if forgotten else "", entries]
-    *most, last = (each for each in parts if each)  # versions are not counted beforehand
-    lacks = f"{', '.join(most)} and {last}" if most else last
-    has_past = kind in ("csv", "markdown")
-    now = "what is remembered now" + (", and what facts were before" if has_past else "")
-    say(
-        f"it has {now}, without {lacks}; `orbiter-memory export FILE.jsonl` has all of it",
-        kind="note",
-    )
+        run.out.show(styled((one_line(path), "bold"), f"  {stored(done.records, done.entries)}"))
 
 
 def _options(target: Target) -> str:
     """Return the options that name the store and the scope, to repeat them in advice."""
-    names = [(name, getattr(target, name)) for name in ("url", *SCOPES)]
-    words = [word for name, value in names if value for word in (f"--{name}", value)]
+    names = [name for name in ("url", *SCOPES) if target.is_given(name)]
+    words = [word for name in names for word in (f"--{name}", str(getattr(target, name)))]
     words += [word for word in target.scope_options() if word in ("--all", "--no-user")]
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 
-async def _parts(memory: "ScopedMemory", done: "ExportResult") -> str:
-    """Return what an export has beside the memories that `stats` and `list` count, in brackets."""
-    own = await memory.stats()
-    forgotten = own.forgotten or 0
-    others = done.records - own.items - forgotten
-    parts = [f"{own.items:,} remembered"]  # replaced facts, too
-    parts += [f"{forgotten:,} forgotten"] if forgotten else []
-    parts += [f"{others:,} for internal use"] if others > 0 else []
-    parts += [counted(done.versions, "earlier version", "earlier versions")] * bool(done.versions)
-    return f" ({', '.join(parts)})" if parts[1:] else ""
-
-
-@command(app, "migrate", url=False)
-async def migrate(
-    run: CommandContext,
-    source: Annotated[str, typer.Argument(metavar="SRC", help="The store to copy from.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="The store to copy to.")],
-    *,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what has changed in DST.")
-    ] = False,
-) -> int:
+@command("migrate")
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("--overwrite", is_flag=True, help="Replace what has changed in DST.")
+@output_options
+async def migrate(run: CommandContext, source: str, target: str, *, overwrite: bool) -> int:
     """Copy a store to another URL."""
     from orbiter.memory.transfer import migrate as copy  # noqa: PLC0415
 
@@ -164,68 +107,23 @@ async def migrate(
     with run.out.progress("copying", unit="") as advance:
         done = await copy(source, target, progress=advance, overwrite=overwrite)
     _print_migration(run, done)
-    _note_key_file(source, target)
-    if _is_postgres(source):
-        await _note_key_table(source, target)
+    _note_keys(source, target)
     return 0 if done else ERROR
 
 
-def _is_postgres(url: str) -> bool:
-    return url.partition("://")[0].lower() in ("postgres", "postgresql")
-
-
-async def _note_key_table(source: str, target: str) -> None:
-    """Say that the keys in the table of a Postgres *source* stay, and how to take them along."""
-    from orbiter.memory.auth import KeyTable  # noqa: PLC0415 - of an extra
+def _note_keys(source: str, target: str) -> None:
+    """Say that the keys of a server stay, and how to take those of a file along."""
+    from orbiter.memory.auth import key_file_for  # noqa: PLC0415 - for this alone
     from orbiter.memory.errors import MemoryError  # noqa: PLC0415
 
-    async def count(url: str) -> int:
-        table = KeyTable(url)
-        try:
-            return len(await table.list())
-        except MemoryError:  # a role that may not read them
-            return 0
-        finally:
-            await table.close()
-
-    if not (here := await count(source)):
-        return
-    way = "make new ones with `orbiter-memory keys create --url DST`"
-    if _is_postgres(target) and not await count(target):
-        way = (
-            '`pg_dump --no-owner --table=orbiter_keys "$SRC" | psql -qv ON_ERROR_STOP=1 "$DST"` '
-            "copies them, revoked ones too"
-        )
-    are = "key in the table orbiter_keys of SRC is"
-    are = are if here == 1 else "keys in the table orbiter_keys of SRC are"
-    say(f"the {here:,} {are} not copied; {way}", kind="note")
-
-
-def _note_key_file(source: str, target: str) -> None:
-    """Say that the keys in the file of *source* stay, and how to take them along."""
-    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415 - for this alone
-    from orbiter.memory.errors import MemoryError  # noqa: PLC0415
-
-    try:
-        path = key_file_for(source)
-        count = len(KeyFile(path).list()) if path.exists() else 0
-    except (MemoryError, OSError):  # keys that are elsewhere, or that others read
-        return
-    if not count:
-        return
-    are = "key in `{}` is" if count == 1 else "keys in `{}` are"
-    way = "make new ones with `orbiter-memory keys create`"
-    try:
-        new = key_file_for(target)
-        if not new.exists():
-            way = f"`{shlex.join(['install', '-D', '-m', '600', str(path), str(new)])}` copies them"
-            if _is_postgres(target):
-                way += (
-                    ", and `keys create` or `serve` with DST as `--url` moves them into its table"
-                )
-    except MemoryError:  # an address that has no file
-        pass
-    say(f"the {count:,} {are.format(path)} not copied; {way}", kind="note")
+    with suppress(MemoryError):  # an address that has no file
+        old, new = key_file_for(source), key_file_for(target)
+        if old.exists():
+            way = shlex.join(["install", "-D", "-m", "600", str(old), str(new)])
+            say(f"the keys in `{old}` are not copied; `{way}` copies them", kind="note")
+            return
+    if source.startswith("postgres"):
+        say("keys in the table orbiter_keys of SRC are not copied", kind="note")
 
 
 def _check_address(name: str, url: str) -> None:

@@ -1,14 +1,22 @@
 """Facts and when they were true: `facts`."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
-from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._item_ids import find_id, keep_rows, note_nothing
-from orbiter.memory.cli._options import Id, read_stdin, read_when
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._error_messages import NotThereError
+from orbiter.memory.cli._lookup import find_id, note_nothing
+from orbiter.memory.cli._options import (
+    Group,
+    as_of_option,
+    memory_options,
+    output_options,
+    read_stdin,
+    read_when,
+)
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
 from orbiter.memory.cli._views import (
@@ -25,31 +33,16 @@ from orbiter.memory.cli._views import (
 )
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.model.facts import FactMemory
 
-__all__ = ["app"]
-
-app = new_app()
-facts = new_app()
-app.add_typer(
-    facts,
-    name="facts",
-    cls=without_a_name(lambda: "list"),
-    help="Show and change facts, and when they were true.\n\nWithout a command, it lists them.",
-)
-
-Key = Annotated[str, typer.Argument(help="Key of the fact, such as `home_city`.")]
-AsOf = Annotated[
-    str | None, typer.Option("--as-of", help="What was valid at this time: `2026-11-01`, `3d`, …")
-]
-KnownAt = Annotated[str | None, typer.Option("--known-at", help="As it was known at this time.")]
-Origin = Annotated[
-    str | None, typer.Option("--source", help="Source: `user`, `web:example.com`, …")
-]
+source_option = click.option("--source", help="Source: `user`, `web:example.com`, …")
 
 
-_MAKERS = ("facts put",)
+@click.group("facts", cls=Group)
+def facts() -> None:
+    """Show and change facts, and when they were true."""
 
 
 def _print(run: CommandContext, fact: "FactMemory | None", note: str = "") -> None:
@@ -60,39 +53,73 @@ def _print(run: CommandContext, fact: "FactMemory | None", note: str = "") -> No
         print_facts(run.out, [fact], [note or when(fact)])
 
 
-@command(facts, "list", everyone=False, makers=_MAKERS, reads=True)
-async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
-    """List facts that are valid now, or were at a time."""
+@facts.command("list")
+@click.argument("key", required=False)
+@as_of_option
+@click.option("--known-at", help="As it was known at this time.")
+@click.option("--conflicts", is_flag=True, help="Only facts that contradict each other.")
+@memory_options(everyone=False)
+@output_options
+async def list_facts(
+    run: CommandContext,
+    key: str | None,
+    *,
+    as_of: str | None,
+    known_at: str | None,
+    conflicts: bool,
+) -> None:
+    """List facts that are valid now, or were at a time; of a KEY, print the value alone."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
+    if conflicts and (key or moment or known):
+        raise UsageError("`--conflicts` is about all facts of now; leave the rest out")
     async with run.both(meaning=False) as (store, memory):
+        if conflicts:
+            await _list_conflicts(run, memory)
+            return
+        if key is not None:
+            fact = await memory.facts.get(key, as_of=moment, known_at=known)
+            if fact is None:
+                raise await _unknown(run, memory.facts, key, is_past=bool(moment or known))
+            _print_value(run, fact)
+            return
         all_facts = list((await memory.facts.all(as_of=moment, known_at=known)).values())
         if not all_facts:
             way = "`orbiter-memory facts put KEY VALUE` records one"
             await note_nothing(run, store, f"no facts of {run.target.describe()}; {way}")
-    keep_rows(run, [fact.id for fact in all_facts])
     if run.out.is_json:
         run.out.data([as_json(fact) for fact in all_facts])
     else:
-        print_facts(run.out, all_facts, [when(fact) for fact in all_facts], numbered=True)
+        print_facts(run.out, all_facts, [when(fact) for fact in all_facts])
 
 
-@command(facts, "get", everyone=False, makers=_MAKERS, reads=True)
-async def get_fact(
-    run: CommandContext, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None
-) -> None:
-    """Print the value of a fact, as it is or was."""
-    moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
-    async with run.scoped(meaning=False) as memory:
-        fact = await memory.facts.get(key, as_of=moment, known_at=known)
-        if fact is None:
-            is_past = moment is not None or known is not None
-            raise await _unknown(run, memory.facts, key, is_past=is_past)
+def _print_value(run: CommandContext, fact: "FactMemory") -> None:
     if run.out.is_json:
         run.out.data(as_json(fact))
         return
     run.out.text(fact.value if isinstance(fact.value, str) else dumps(fact.value, indent=None))
     if when(fact):
         run.out.note(when(fact))
+
+
+async def _list_conflicts(run: CommandContext, memory: "ScopedMemory") -> None:
+    conflicts = await memory.facts.conflicts()
+    if run.out.is_json:
+        run.out.data([conflict_json(each) for each in conflicts])
+    elif run.out.is_plain():
+        pairs = ((one, one.earlier, one.later) for one in conflicts)
+        run.out.table(
+            (each.key, each.reason, *_side(old), *_side(new), source_of(old), source_of(new))
+            for each, old, new in pairs
+        )
+    else:
+        for each in conflicts:
+            run.out.show(entry(styled(("≠", "yellow")), conflict_lines(each)))
+        way = "`orbiter-memory facts retract ID` takes back what is wrong"
+        run.out.note(way if conflicts else "there are no conflicts")
+
+
+def _side(fact: "FactMemory") -> tuple[str, str]:
+    return fact.id, value_of(fact)
 
 
 async def _unknown(
@@ -111,27 +138,29 @@ async def _unknown(
     return NotThereError(f"there is no fact `{key}` for {run.target.describe()}{there}")
 
 
-async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:
-    if key not in await known.keys():
-        raise await _unknown(run, known, key)
-
-
-@command(facts, "put", everyone=False, makers=_MAKERS)
+@facts.command("put")
+@click.argument("key")
+@click.argument("value")
+@click.option("--valid-from", help="Valid from; by default now.")
+@click.option("--valid-to", help="Valid until.")
+@click.option("--parse", is_flag=True, help="VALUE is JSON: `41` is a number then, not a text.")
+@source_option
+@memory_options(everyone=False, writes=True)
+@output_options
 async def put_fact(
     run: CommandContext,
-    key: Key,
-    value: Annotated[str, typer.Argument(help="The value, a text; `-` reads stdin.")],
+    key: str,
+    value: str,
     *,
-    valid_from: Annotated[
-        str | None, typer.Option("--valid-from", help="Valid from; by default now.")
-    ] = None,
-    valid_to: Annotated[str | None, typer.Option("--valid-to", help="Valid until.")] = None,
-    parse: Annotated[
-        bool, typer.Option("--parse", help="Read VALUE as JSON: `41` is a number then, not a text.")
-    ] = False,
-    source: Origin = None,
+    valid_from: str | None,
+    valid_to: str | None,
+    parse: bool,
+    source: str | None,
 ) -> None:
-    """Record a fact; what held before is kept with its time."""
+    """Record a fact; what held before is kept with its time.
+
+    VALUE is a text; `-` reads it from stdin.
+    """
     from orbiter.memory.agent.inputs import check_not_private  # noqa: PLC0415 - as below
     from orbiter.memory.model.facts import FactMemory  # noqa: PLC0415 - `--help` needs it not
 
@@ -151,80 +180,46 @@ async def put_fact(
     _print(run, fact)
 
 
-@command(facts, "end", everyone=False, makers=_MAKERS)
-async def end_fact(
-    run: CommandContext,
-    key: Key,
-    *,
-    at: Annotated[str | None, typer.Option(help="When it ended; by default now.")] = None,
-    source: Origin = None,
-) -> None:
+@facts.command("end")
+@click.argument("key")
+@click.option("--at", help="When it ended; by default now.")
+@source_option
+@memory_options(everyone=False, writes=True)
+@output_options
+async def end_fact(run: CommandContext, key: str, *, at: str | None, source: str | None) -> None:
     """Record that a fact no longer holds."""
     moment = read_when("at", at)
     async with run.scoped(meaning=False) as memory:
-        await _must_know(run, memory.facts, key)
+        if key not in await memory.facts.keys():
+            raise await _unknown(run, memory.facts, key)
         fact = await memory.facts.end(key, at=moment, source=source)
     _print(run, fact)
     if fact is None:
         run.out.note(f"`{key}` has no value then, so nothing ended")
 
 
-@command(facts, "history", everyone=False, makers=_MAKERS, reads=True)
-async def fact_history(run: CommandContext, key: Key) -> None:
+@facts.command("history")
+@click.argument("key")
+@memory_options(everyone=False)
+@output_options
+async def fact_history(run: CommandContext, key: str) -> None:
     """Show everything that was ever said of a fact."""
     async with run.scoped(meaning=False) as memory:
         past = await memory.facts.history(key)
         if not past:
             raise await _unknown(run, memory.facts, key)
-    stated = [each.fact for each in past]
-    keep_rows(run, [fact.id for fact in stated])
     if run.out.is_json:
         run.out.data([entry_json(each) for each in past])
     else:
-        print_facts(run.out, stated, [held(each) for each in past], numbered=True)
+        print_facts(run.out, [each.fact for each in past], [held(each) for each in past])
 
 
-@command(facts, "revert", everyone=False, makers=_MAKERS)
-async def revert_fact(run: CommandContext, key: Key) -> None:
-    """Undo the last assertion about a fact."""
+@facts.command("retract")
+@click.argument("item_id", metavar="ID")
+@memory_options(everyone=False, writes=True)
+@output_options
+async def retract_fact(run: CommandContext, item_id: str) -> None:
+    """Take back one value by its id, as `facts history` shows it: it was wrong."""
     async with run.scoped(meaning=False) as memory:
-        await _must_know(run, memory.facts, key)
-        fact = await memory.facts.revert(key)
-    _print(run, fact)
-    if fact is None:
-        run.out.note(f"`{key}` has no value now")
-
-
-@command(facts, "retract", everyone=False, makers=_MAKERS)
-async def retract_fact(run: CommandContext, item_id: Id) -> None:
-    """Take back one assertion by its id: it was wrong."""
-    async with run.scoped(meaning=False) as memory:
-        fact = await memory.facts.retract(await find_id(run, memory, item_id))
+        fact = await memory.facts.retract(await find_id(memory, item_id))
     _print(run, fact, "retracted")
-
-
-@command(facts, "conflicts", everyone=False, makers=_MAKERS, reads=True)
-async def fact_conflicts(run: CommandContext) -> None:
-    """List contradicting facts."""
-    async with run.scoped(meaning=False) as memory:
-        conflicts = await memory.facts.conflicts()
-    if run.out.is_json:
-        run.out.data([conflict_json(each) for each in conflicts])
-        return
-    if run.out.is_plain():
-        pairs = ((one, one.earlier, one.later) for one in conflicts)
-        run.out.rows(
-            (each.key, each.reason, *_side(old), *_side(new), source_of(old), source_of(new))
-            for each, old, new in pairs
-        )
-        return
-    for each in conflicts:
-        run.out.show(entry(styled(("≠", "yellow")), conflict_lines(each)))
-    if conflicts:
-        run.out.note("`orbiter-memory facts retract ID` takes back what is wrong")
-    else:
-        run.out.note("there are no conflicts")
-
-
-def _side(fact: "FactMemory") -> tuple[str, str]:
-    return fact.id, value_of(fact)

@@ -11,22 +11,20 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import UsageError, error_text, say
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._error_messages import error_text, say
 from orbiter.memory.cli._launch import settings_of
+from orbiter.memory.cli._options import command, memory_options
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.context.prompt_fence import Entry
     from orbiter.memory.model.items import MemoryItem
-
-__all__ = ["app"]
-
-app = new_app()
 
 _START = "SessionStart"
 _ENDS = ("Stop", "SessionEnd", "PreCompact")
@@ -44,17 +42,13 @@ _WITHIN = 10.0
 _PREFACE = "From earlier sessions: facts, then notes and the end of the last session, newest first."
 
 
-@command(app, "hook", everyone=False, json=False)
-async def hook(
-    run: CommandContext,
-    *,
-    budget: Annotated[
-        int, typer.Option("--budget", min=1, help="At most this many tokens of context.")
-    ] = 1_500,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Remember the transcript before returning.")
-    ] = False,
-) -> None:
+@command("hook")
+@click.option(
+    "--budget", type=click.IntRange(min=1), default=1_500, help="At most this many tokens."
+)
+@click.option("--wait", is_flag=True, help="Remember the transcript before returning.")
+@memory_options(everyone=False, writes=True)
+async def hook(run: CommandContext, *, budget: int, wait: bool) -> None:
     """Answer a hook of Claude Code, which is read from stdin."""
     event: dict[str, Any] = {}
     answer: dict[str, object] | None = None

@@ -8,38 +8,36 @@ import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, Target, command, new_app, without_a_name
-from orbiter.memory.cli._completion import quietly
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
-from orbiter.memory.cli._options import read_end
+from orbiter.memory.cli._command_context import CommandContext, Target
+from orbiter.memory.cli._error_messages import NotThereError, say, without_passwords
+from orbiter.memory.cli._lookup import SHORTEST_PART, ambiguous
+from orbiter.memory.cli._options import (
+    Group,
+    output_options,
+    read_end,
+    setting_option,
+    store_options,
+)
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._settings_file import setting
 from orbiter.memory.cli._text import ago, counted, moment, one_line
-from orbiter.memory.cli._views import entry, scope_label
+from orbiter.memory.cli._views import scope_label
 
 if TYPE_CHECKING:
-    from orbiter.memory.auth import Key, KeyStore, KeyTable, OIDCSettings
-__all__ = [
-    "Keys",
-    "Role",
-    "app",
-    "commands_to_revoke",
-    "count_open_keys",
-    "keys_command",
-    "keys_of",
-    "oidc_settings",
-]
+    from orbiter.memory.auth import Key, KeyStore, KeyTable
 
-Keys = Annotated[
-    Path | None,
-    setting("--keys", text="The key file; by default the one of the store."),
-]
+ROLES = click.Choice(["read", "write", "admin"])
+keys_option = setting_option(
+    "--keys",
+    "file",
+    type=click.Path(path_type=Path),
+    help="The key file; by default the one of the store.",
+)
 
 
 async def keys_of(target: Target, file: Path | None) -> "KeyStore | None":
@@ -50,7 +48,7 @@ async def keys_of(target: Target, file: Path | None) -> "KeyStore | None":
     """
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
-    url = target.setting("url")[0] or default_url()
+    url = target.url or default_url()
     if file is None and url in ("memory://", ":memory:"):
         return None
     if file is not None and not file.exists():  # noqa: ASYNC240 - before anything is served
@@ -73,7 +71,7 @@ async def key_store(
     from orbiter.memory.auth import FileKeys, KeyFile, key_file_for  # noqa: PLC0415
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
-    url = target.setting("url")[0] or default_url()
+    url = target.url or default_url()
     if file is not None:
         yield FileKeys(KeyFile(file))
         return
@@ -117,7 +115,7 @@ async def _move_keys(table: "KeyTable", url: str, *, is_asked: bool) -> None:
 
 def keys_command(target: Target, file: Path | None, *words: str) -> str:
     """Return the command `keys` with *words* that means the same keys, for whoever is to run it."""
-    url = target.setting("url")[0]
+    url = target.url
     named = [] if url is None else ["--url", without_passwords(url)]
     named += [] if file is None else ["--keys", str(file)]
     return shlex.join(["orbiter-memory", "keys", *words, *named])
@@ -139,143 +137,73 @@ async def commands_to_revoke(target: Target, scope: Mapping[str, str]) -> dict[s
     return {key.id: keys_command(target, None, "revoke", key.id) for key in keys}
 
 
-def missing_store(target: Target) -> str | None:
-    """Return the file of the store that *target* names if it is not there: it may be mistyped."""
-    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
-
-    url = target.setting("url")[0] or default_url()
-    scheme, mark, rest = url.partition("://")
-    if mark and scheme.lower() != "sqlite":
-        return None
-    path = Path(rest[1:] if mark else url).expanduser()
-    return None if path.exists() else str(path)
+@click.group("keys", cls=Group)
+def keys() -> None:
+    """Create, list, rotate and revoke API keys."""
 
 
-def _complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Return the ids of open keys that begin with *incomplete*."""
-    target = Target(url=ctx.params.get("url"))
-
-    async def ids() -> list[tuple[str, str]]:
-        async with key_store(target, ctx.params.get("keys"), moves=False) as store:
-            open_keys = [key for key in await store.list() if key.is_open(datetime.now(UTC))]
-        return [(key.id, _describe_key(key)) for key in open_keys if key.id.startswith(incomplete)]
-
-    return quietly(ids, target)
-
-
-Which = Annotated[
-    str,
-    typer.Argument(
-        metavar="KEY",
-        help="The key's id, a part of it, or its name, as `list` shows them.",
-        autocompletion=_complete_keys,
-    ),
-]
-
-app = new_app()
-keys = new_app()
-app.add_typer(
-    keys,
-    name="keys",
-    cls=without_a_name(lambda: "list"),
-    help="Create, list, rotate and revoke API keys.\n\nWithout a command, it lists them.",
+@keys.command("create")
+@click.option(
+    "--role",
+    type=ROLES,
+    default="write",
+    show_default=True,
+    help="`admin`: erase, audit and the store itself, too.",
 )
-
-
-class Role(StrEnum):
-    """What a key may do."""
-
-    READ = "read"
-    WRITE = "write"
-    ADMIN = "admin"
-
-
-def oidc_settings(
-    issuer: str | None,
-    audiences: list[str] | None,
-    user_claim: str,
-    role_claim: str,
-    default_role: Role | None,
-) -> "OIDCSettings | None":
-    """Return whose tokens a server takes beside keys, as the options say."""
-    if issuer is None and not audiences:
-        return None
-    if issuer is None or not audiences:
-        raise UsageError("`--oidc-issuer` and `--oidc-audience` belong together; give both")
-    from orbiter.memory.auth import OIDCSettings  # noqa: PLC0415 - few servers have one
-
-    return OIDCSettings(
-        issuer,
-        tuple(audiences),
-        user_claim=user_claim,
-        role_claim=role_claim,
-        default_role=default_role.value if default_role else None,
-    )
-
-
-@command(keys, "create", scope=False)
+@click.option("--user", "owner", help="User whose memories it opens.")
+@click.option("--all-users", is_flag=True, help="All users' of a session, task or agent.")
+@click.option("--session", "of_session", help="Only this session's.")
+@click.option("--task", "of_task", help="Only this task's.")
+@click.option("--agent", "of_agent", help="Only this agent's.")
+@click.option("--name", help="Name of its user, for the history and the audit log.")
+@click.option("--expires", help="When it expires: `30d`, `12h`, or `2027-01-31`.")
+@keys_option
+@store_options
+@output_options
 async def create(  # noqa: PLR0913 - whose it is, and what it may do
     run: CommandContext,
     *,
-    role: Annotated[
-        Role,
-        typer.Option(help="`read`, `write`, or `admin`: erase, audit and the store itself, too."),
-    ] = Role.WRITE,
-    user: Annotated[str | None, typer.Option(help="User whose memories it opens.")] = None,
-    all_users: Annotated[
-        bool, typer.Option("--all-users", help="All users' memories of a session, task or agent.")
-    ] = False,
-    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only this task's.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Only this agent's.")] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Name of its user, for `history` and the audit log.")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="When it expires: `30d`, `12h`, or `2027-01-31`.")
-    ] = None,
-    keys: Keys = None,
+    role: Literal["read", "write", "admin"],
+    owner: str | None,
+    all_users: bool,
+    of_session: str | None,
+    of_task: str | None,
+    of_agent: str | None,
+    name: str | None,
+    expires: str | None,
+    file: Path | None,
 ) -> None:
     """Create a key; it is shown only once."""
     from orbiter.memory.auth.principals import ALL_USERS  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - as above
 
-    scope = {"user": user, "session": session, "task": task, "agent": agent}
+    scope = {"user": owner, "session": of_session, "task": of_task, "agent": of_agent}
     for each, value in scope.items():
         if value == "":
             raise UsageError(f"`--{each}` is empty; give a name, or leave it out")
-    if all_users and user is not None:
+    if all_users and owner is not None:
         raise UsageError("`--all-users` and `--user` cannot be combined; leave one out")
     named = {f"{each}_id": value for each, value in scope.items() if value is not None}
-    if named and user is None and not all_users:
+    if named and owner is None and not all_users:
         raise UsageError(
             "a key names its user with `--user`; `--all-users` makes one for the memories of all "
             "users in that session, task or agent"
         )
-    if all_users and (named or role is not Role.ADMIN):
+    if all_users and (named or role != "admin"):
         named["user_id"] = ALL_USERS
-    if role is not Role.ADMIN and not named:
+    if role != "admin" and not named:
         raise UsageError(
-            f"a key with the role `{role.value}` needs a scope: use `--user`, or `--all-users` "
+            f"a key with the role `{role}` needs a scope: use `--user`, or `--all-users` "
             "with `--session`, `--task` or `--agent`; only `--role admin` covers everyone's "
             "memories"
         )
-    async with key_store(run.target, keys) as store:
+    async with key_store(run.target, file) as store:
         is_first = not await store.has_keys()
         key, token = await store.create(
             scope=MemoryMetadata(**named),
-            role=role.value,
+            role=role,
             name=name,
             expires=read_end("expires", expires),
-        )
-    # Told in a pipe, too: a key of another store than the one that is served opens nothing.
-    missing = None if keys else missing_store(run.target)
-    if missing:
-        url = run.target.setting("url")[0]
-        way = shlex.join(["orbiter-memory", "serve", *([] if url is None else ["--url", url])])
-        say(
-            f"the store `{missing}` is not made yet: `{way}` makes it, and takes this key",
-            kind="note",
         )
     if run.out.is_json:
         run.out.data({**_json(key), "key": token, "file": store.place})
@@ -289,15 +217,18 @@ async def create(  # noqa: PLR0913 - whose it is, and what it may do
         run.out.note("it is the first key: from now on, that server asks everybody for a key")
 
 
-@command(keys, "list", scope=False)
-async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
+@keys.command("list")
+@keys_option
+@store_options
+@output_options
+async def list_keys(run: CommandContext, *, file: Path | None) -> None:
     """List the keys; the secret parts are not stored."""
-    async with key_store(run.target, keys, moves=False) as store:
+    async with key_store(run.target, file, moves=False) as store:
         listed = await store.list()
     if run.out.is_json:
         run.out.data([_json(key) for key in listed])
-    elif run.out.is_plain():
-        run.out.rows(
+    else:
+        rows = [
             (
                 key.id,
                 _state(key),
@@ -308,14 +239,8 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
                 key.replaced_by or "",
             )
             for key in listed
-        )
-    else:
-        for key in listed:
-            is_open = key.is_open(datetime.now(UTC))
-            mark = styled(("●", "green" if is_open else "dim"))
-            name = "" if key.name == f"key:{key.id}" else f"  {one_line(key.name)}"
-            head = styled((key.id, "bold" if is_open else "dim"), name)
-            run.out.show(entry(mark, [head, styled((_describe_key(key), "dim"))]))
+        ]
+        run.out.table(rows, ("id", "state", "role", "scope", "name", "until", "replaced by"))
     if not listed:
         text = (
             f"there are no keys in `{store.place}`; the server accepts requests from this computer "
@@ -324,31 +249,29 @@ async def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
         say(text, kind="note")
 
 
-@command(keys, "rotate", scope=False)
+@keys.command("rotate")
+@click.argument("key")
+@click.option(
+    "--overlap", default="24h", show_default=True, help="How long the old key still works: `0h`."
+)
+@click.option("--expires", help="When the new key expires; by default valid as long as the old.")
+@keys_option
+@store_options
+@output_options
 async def rotate(
-    run: CommandContext,
-    which: Which,
-    *,
-    overlap: Annotated[
-        str, typer.Option(help="How long the old key still works: `24h`, `7d`, `0h`.")
-    ] = "24h",
-    expires: Annotated[
-        str | None,
-        typer.Option(help="When the new key expires; by default it is valid as long as the old."),
-    ] = None,
-    keys: Keys = None,
+    run: CommandContext, key: str, *, overlap: str, expires: str | None, file: Path | None
 ) -> None:
     """Replace a key by a new one; both work for a while."""
     lasts = _read_overlap(overlap)
-    async with key_store(run.target, keys) as store:
-        wanted = await _find_key(run, keys, store, which, keeps_name=True)
-        key, token, old = await store.rotate(
+    async with key_store(run.target, file) as store:
+        wanted = await _find_key(run, file, store, key, keeps_name=True)
+        made, token, old = await store.rotate(
             wanted, overlap=lasts, expires=read_end("expires", expires)
         )
     if run.out.is_json:
-        run.out.data({**_json(key), "key": token, "replaces": _json(old)})
+        run.out.data({**_json(made), "key": token, "replaces": _json(old)})
         return
-    _show_token(run, key, token)
+    _show_token(run, made, token)
     # To the second and with the zone: others plan by it, elsewhere.
     end = "" if old.expires_at is None else f"{old.expires_at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     until = f" until {end}" if end else ""
@@ -356,36 +279,24 @@ async def rotate(
     run.out.note("save it now: only its hash is stored, and it is not shown again")
 
 
-@command(keys, "revoke", scope=False)
-async def revoke(
-    run: CommandContext,
-    which: Which,
-    *,
-    keys: Keys = None,
-) -> None:
-    """Revoke a key."""
-    async with key_store(run.target, keys) as store:
-        key = await store.revoke(await _find_key(run, keys, store, which))
-    if run.out.is_json:
-        run.out.data(_json(key))
-    else:
-        run.out.show(styled(("✓ ", "green"), f"{key.id} is revoked"))
+@keys.command("revoke")
+@click.argument("key")
+@click.option("--remove", is_flag=True, help="Remove what is kept of a key that has ended.")
+@keys_option
+@store_options
+@output_options
+async def revoke(run: CommandContext, key: str, *, remove: bool, file: Path | None) -> None:
+    """Revoke a key, or remove what is kept of one that has ended.
 
-
-@command(keys, "remove", scope=False)
-async def remove(
-    run: CommandContext,
-    which: Which,
-    *,
-    keys: Keys = None,
-) -> None:
-    """Remove what is kept of a key that was revoked or has expired."""
-    async with key_store(run.target, keys) as store:
-        key = await store.remove(await _find_key(run, keys, store, which))
+    KEY is the key's id, a part of it, its name, or the key itself.
+    """
+    async with key_store(run.target, file) as store:
+        key_id = await _find_key(run, file, store, key)
+        done = await (store.remove(key_id) if remove else store.revoke(key_id))
     if run.out.is_json:
-        run.out.data(_json(key))
+        run.out.data(_json(done))
     else:
-        run.out.show(styled(("✓ ", "green"), f"{key.id} is removed"))
+        run.out.show(styled(("✓ ", "green"), f"{done.id} is {'removed' if remove else 'revoked'}"))
 
 
 def _show_token(run: CommandContext, key: "Key", token: str) -> None:
@@ -411,8 +322,6 @@ async def _find_key(
     *keeps_name*, the name of any key is returned as it is. `UsageError` if several keys are meant,
     `NotThereError` if there is none.
     """
-    from orbiter.memory.cli._item_ids import SHORTEST_PART, ambiguous  # noqa: PLC0415 - for these
-
     is_whole = which.startswith("om_") and "_" in which[3:]
     text = which.split("_")[1] if is_whole else which
     listed = await store.list()
@@ -444,6 +353,8 @@ def _read_overlap(text: str) -> timedelta:
 def _state(key: "Key") -> str:
     if key.revoked_at is not None:
         return "revoked"
+    if key.principal().opens_nothing:
+        return "names no user, so it opens nothing"
     return "open" if key.is_open(datetime.now(UTC)) else "expired"
 
 
@@ -452,8 +363,6 @@ def _describe_key(key: "Key") -> str:
     named = scope_label(principal.scope)
     whose = f"all users {named}" if principal.is_for_all else named or "everyone"
     parts = [key.role, whose, f"made {ago(key.created_at)}"]
-    if principal.opens_nothing:
-        parts.append("names no user, so it opens nothing")
     if key.revoked_at is not None:
         parts.append(f"revoked {ago(key.revoked_at)}")
     elif key.expires_at is not None:

@@ -2,33 +2,60 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import ERROR, UsageError, without_passwords
-from orbiter.memory.cli._item_ids import counts_of_user, note_nothing
-from orbiter.memory.cli._options import DryRun, Yes, read_when
+from orbiter.memory.cli._command_context import CommandContext, is_served
+from orbiter.memory.cli._error_messages import ERROR, without_passwords
+from orbiter.memory.cli._lookup import note_nothing
+from orbiter.memory.cli._options import (
+    Filters,
+    command,
+    dry_run_option,
+    filter_options,
+    limit_option,
+    memory_options,
+    output_options,
+    read_when,
+    store_options,
+    yes_option,
+)
 from orbiter.memory.cli._output import can_ask, is_agreed, styled
-from orbiter.memory.cli._text import counted, one_line, size
+from orbiter.memory.cli._text import counted, dumps, one_line, size
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
 
-__all__ = ["app"]
 
-app = new_app()
+@command("stats")
+@click.option("--group-by", metavar="FIELD", help="Count by the values of this field.")
+@filter_options
+@limit_option(50, "At most this many values.")
+@memory_options()
+@output_options
+async def stats(
+    run: CommandContext,
+    *,
+    group_by: str | None,
+    filters: Filters,
+    limit: int,
+) -> None:
+    """Count memories, or those with each value of a field.
 
-
-@command(app, "stats", reads=True)
-async def stats(run: CommandContext) -> None:
-    """Count memories in a scope and in the whole store."""
+    FIELD is `tags`, `memory_type`, `status`, `session_id`, `agent_id`, or a key of `--extra`.
+    """
     from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
         AccessError,
         UnsupportedError,
     )
 
+    if group_by is not None:
+        await _count_by(run, group_by, filters, limit)
+        return
+    if any(value is not None for value in filters.arguments().values()):
+        raise UsageError("filters go with `--group-by FIELD`, which counts by its values")
     async with run.both() as (memory, handle):
         scope = run.target.scope()
         own = await handle.stats()
@@ -48,49 +75,66 @@ async def stats(run: CommandContext) -> None:
     named = "everyone" if scope is None else ", ".join(scope.values())
     rows: list[tuple[str, object]] = [
         (f"memories of {named}", f"{own.items:,}"),
-        ("  forgotten, can be restored", "unknown" if own.forgotten is None else own.forgotten),
+        ("forgotten, can be restored", "unknown" if own.forgotten is None else own.forgotten),
     ]
     if entries:
-        rows += [("  key-value entries, which `kv` lists", f"{entries:,}")]
+        rows.append(("key-value entries", f"{entries:,}"))
     if whole is not None:
         rows += [
-            ("the whole store", one_line(url)),
-            ("  memories", f"{whole['items']:,}"),
-            ("  forgotten", f"{whole['deleted']:,}"),
-            ("  earlier versions", f"{whole['versions']:,}"),
+            ("the whole store", url),
+            ("memories", f"{whole['items']:,}"),
+            ("forgotten", f"{whole['deleted']:,}"),
+            ("earlier versions", f"{whole['versions']:,}"),
             *_waiting(whole["unembedded"]),
-            ("  size", size(whole["bytes"])),
+            ("size", size(whole["bytes"])),
         ]
-    _table(run, rows)
+    run.out.table(rows)
 
 
 def _waiting(unembedded: int) -> list[tuple[str, object]]:
-    """Return the row of what recall finds by its words alone, if there is such a thing.
-
-    What waits for the index of words is no row: a search reads it directly.
-    """
-    if not unembedded:
-        return []
+    """Return the row of what recall finds by its words alone, if there is such a thing."""
     way = "by words only; the next `recall` embeds them"
-    return [("  not found by meaning yet", f"{unembedded:,} ({way})")]
+    return [("not found by meaning yet", f"{unembedded:,} ({way})")] if unembedded else []
 
 
 async def _entries(memory: "AgentMemory", scope: dict[str, str] | None) -> int | None:
     """Return how many key-value entries a user has; `None` for any other scope."""
     if scope is None or list(scope) != ["user_id"]:
         return None
-    return (await counts_of_user(memory, scope["user_id"]))[1]
+    from orbiter.memory.errors import AccessError  # noqa: PLC0415 - `--help` needs it not
+
+    try:
+        users = await memory.users(
+            starts_with=scope["user_id"], limit=1
+        )  # the shortest comes first
+    except AccessError:  # a server tells it to administrators only
+        return None
+    return next((each.entries for each in users if each.user_id == scope["user_id"]), 0)
 
 
-def _table(run: CommandContext, rows: list[tuple[str, object]]) -> None:
-    wide = max(len(one_line(name)) for name, _ in rows) + 4
-    for name, value in rows:
-        indent = len(name) - len(name.lstrip())
-        label = " " * indent + one_line(name)
-        run.out.show(styled((f"{label:<{wide}}", "" if indent else "bold"), (value, "cyan")))
+async def _count_by(
+    run: CommandContext,
+    field: str,
+    filters: Filters,
+    limit: int,
+) -> None:
+    async with run.both(meaning=False) as (store, memory):
+        counts = await memory.count_by(field, **filters.arguments(), limit=limit)
+        if not counts:
+            nothing = f"no memory has a value of `{one_line(field)}`"
+            await note_nothing(run, store, nothing, kind=filters.kind)
+    if run.out.is_json:
+        run.out.data([{"value": each.value, "items": each.items} for each in counts])
+        return
+    run.out.table(
+        (each.items, each.value if isinstance(each.value, str) else dumps(each.value, indent=None))
+        for each in counts
+    )
 
 
-@command(app, "reindex", scope=False)
+@command("reindex")
+@store_options
+@output_options
 async def reindex(run: CommandContext) -> None:
     """Rebuild the search indexes."""
     # Not opened first: a store whose vectors are of another model is what this is for.
@@ -111,23 +155,17 @@ async def reindex(run: CommandContext) -> None:
         run.out.show(styled(f"{report.checked:,} rows indexed, {embedded:,} embedded"))
 
 
-@command(app, "sweep", scope=False)
-async def sweep(
-    run: CommandContext,
-    *,
-    forgotten: Annotated[
-        str | None,
-        typer.Option(
-            "--forgotten",
-            metavar="WHEN",
-            help="Also what was forgotten before this time: `30d`, or a date.",
-            show_default=False,
-        ),
-    ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-) -> int:
-    """Remove for good what has expired, and on request what was forgotten."""
+@command("sweep")
+@click.option("--forgotten", metavar="WHEN", help="Also what was forgotten before: `30d`, a date.")
+@dry_run_option
+@yes_option
+@store_options
+@output_options
+async def sweep(run: CommandContext, *, forgotten: str | None, dry_run: bool, yes: bool) -> int:
+    """Remove for good what has expired or was forgotten.
+
+    What is older than 90 days: `orbiter-memory forget --all --until 90d --permanently`.
+    """
     before = read_when("forgotten", forgotten)
     if is_served(run.unopened(meaning=False)):
         raise UsageError("a server sweeps its own store; run this where the store is")
@@ -161,20 +199,20 @@ def _forgotten(count: int) -> str:
     return counted(count, "forgotten memory", "forgotten memories")
 
 
-@command(app, "backup", scope=False)
-async def backup(
-    run: CommandContext,
-    path: Annotated[Path, typer.Argument(help="The new file; it must not exist.")],
-) -> None:
+@command("backup")
+@click.argument("path", type=click.Path(path_type=Path))
+@store_options
+@output_options
+async def backup(run: CommandContext, path: Path) -> None:
     """Copy the store to a new file, also while it is in use."""
     from orbiter.memory.errors import StorageError  # noqa: PLC0415 - `--help` needs it not
 
-    if path.exists():
+    if path.exists():  # noqa: ASYNC240 - nothing else runs
         raise StorageError(f"`{path}` exists already; choose another name for the backup")
     async with run.memory(meaning=False) as memory:
         with run.out.progress("copying", unit="pages") as advance:
             await memory.backup(path, progress=advance)
-    bytes_ = path.stat().st_size
+    bytes_ = path.stat().st_size  # noqa: ASYNC240 - as above
     if run.out.is_json:
         run.out.data({"path": str(path), "bytes": bytes_})
     else:

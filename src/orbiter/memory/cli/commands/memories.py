@@ -1,146 +1,151 @@
 """Browsing memories: `list` and `show`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._item_ids import (
-    find_id,
-    keep_rows,
-    not_there,
-    note_nothing,
-    note_replaced,
-)
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._lookup import find_id, not_there, note_nothing, note_replaced
 from orbiter.memory.cli._options import (
-    AsOf,
-    Id,
-    Kind,
-    Since,
-    Tagged,
-    Until,
-    Where,
+    Filters,
+    as_of_option,
     check_past,
+    command,
+    filter_options,
+    limit_option,
+    memory_options,
+    output_options,
     read_when,
-    read_where,
 )
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import clean
+from orbiter.memory.cli._text import clean, moment, one_line
 from orbiter.memory.cli._views import (
+    CHANGES,
     as_json,
+    differences,
+    entry,
     parts_of,
     print_items,
     said,
 )
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import Page
+    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
+    from orbiter.memory.model.reports import ItemVersion
 
-__all__ = ["app"]
-
-app = new_app()
 _SCREEN = 20
 """Memories that are listed at once where nobody said how many."""
 _PAGE = 500
 """Memories read at once where all are listed."""
+_INTERVAL = 1.0
+"""Seconds between two looks for new memories."""
 
 
-@command(app, "list", reads=True)
-async def list_(  # noqa: PLR0913 - the filters
+@command("list")
+@click.option("--query", default="", help="Only what contains this text.")
+@filter_options
+@click.option("--forgotten", is_flag=True, help="Forgotten memories, which can be restored.")
+@as_of_option
+@limit_option(None, "At most this many; else 20 in a terminal, all in a pipe.")
+@click.option("--cursor", help="Continue after a page: its `next`, or the id of its last memory.")
+@click.option("--follow", is_flag=True, help="Print new memories as they arrive, until Ctrl-C.")
+@memory_options()
+@output_options
+async def list_(
     run: CommandContext,
     *,
-    query: Annotated[str, typer.Option("--query", help="Text that it contains.")] = "",
-    kind: Kind = None,
-    since: Since = None,
-    until: Until = None,
-    where: Where = None,
-    tag: Tagged = None,
-    forgotten: Annotated[
-        bool, typer.Option("--forgotten", help="Forgotten memories, which can be restored.")
-    ] = False,
-    as_of: AsOf = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "-n", "--limit", min=1, help="At most this many; else 20 in a terminal, all in a pipe."
-        ),
-    ] = None,
-    cursor: Annotated[
-        str | None,
-        typer.Option(help="Continue after a page: its `next`, or the id of its last memory."),
-    ] = None,
+    query: str,
+    filters: Filters,
+    forgotten: bool,
+    as_of: str | None,
+    limit: int | None,
+    cursor: str | None,
+    follow: bool,
 ) -> None:
     """List memories, newest first."""
     # A program that got the first few would take them for all; one that pages has a `next`.
     is_all = limit is None and not run.out.is_terminal and not (run.out.is_json and cursor)
-    filters: dict[str, Any] = {
-        "query": query,
-        "where": read_where(where, tag),
-        "memory_type": kind,
-        "limit": _PAGE if is_all else limit or _SCREEN,
-        "cursor": cursor,
-    }
-    bounds: dict[str, Any] = {
-        "since": read_when("since", since),
-        "until": read_when("until", until),
-        "forgotten": forgotten,
-    }
     then = read_when("as-of", as_of)
+    bounds = filters.bounds() | {"forgotten": forgotten}
     if then is not None:
-        check_past(**bounds)
+        check_past(**bounds, follow=follow)
+    if follow:
+        if query or cursor or any(bounds.values()):
+            raise UsageError("`--follow` goes with `--type`, `--tag`, `--where` and `--limit` only")
+        await _follow(run, filters.past(), limit or 5)
+        return
+    arguments: dict[str, Any] = filters.past() | {
+        "query": query,
+        "limit": _PAGE if is_all else limit or _SCREEN,
+    }
     items: list[MemoryItem] = []
     ended: dict[str, str] = {}
-    ids: list[str] = []
-    after = None
+    count, after = 0, None
     async with run.both(meaning=False) as (store, memory):
         if cursor is not None:
-            cursor = await find_id(run, memory, cursor)
-            filters |= {"cursor": cursor}
-        ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
-        async for page in _pages(ask, filters, goes_on=is_all):
-            after = page.next
+            arguments["cursor"] = await find_id(memory, cursor)
+        source: Any = memory if then is None else memory.as_of(then)
+        while True:
+            page = await source.list(**arguments, **({} if then else bounds))
+            count, after = count + len(page), page.next
             if run.out.is_json:
                 items += page
                 ended |= page.ended
             else:
-                everyone = run.target.everyone
-                print_items(run.out, page, first=len(ids) + 1, shows_scope=everyone)
-            ids += [item.id for item in page]
-        await run.note_default_user(store)
-        if not ids:
+                print_items(run.out, page, shows_scope=run.target.everyone)
+            if after is None or not is_all:
+                break
+            arguments["cursor"] = after
+        if not count:
             await note_nothing(
-                run, store, f"no memories here{run.target.or_all('shows')}", kind=kind
+                run, store, f"no memories here{run.target.or_all('shows')}", kind=filters.kind
             )
-    note_replaced(run, query, where or "", *(tag or ()))
-    keep_rows(run, ids)
+    note_replaced(run, query, *filters.texts())
     if run.out.is_json:
-        listed = [as_json(item) for item in items]
-        run.out.data({"items": listed, "next": after, "ended": ended})
-        return
-    if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
+        run.out.data({"items": [as_json(item) for item in items], "next": after, "ended": ended})
+    elif after and run.out.is_terminal:  # what `$(…)` reads asks for no more
         run.out.note(f"there are more: --cursor {after}")
 
 
-async def _pages(
-    ask: "Callable[..., Awaitable[Page]]", filters: dict[str, Any], *, goes_on: bool
-) -> "AsyncIterator[Page]":
-    """Yield the page that is asked for, and with *goes_on* all that follow."""
-    while True:
-        page = await ask(**filters)
-        yield page
-        if page.next is None or not goes_on:
-            return
-        filters["cursor"] = page.next
+async def _follow(run: CommandContext, filters: dict[str, Any], count: int) -> None:
+    """Print the *count* newest memories, then each that arrives from any process, once."""
+    from orbiter.memory.agent.events import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
+
+    async with run.scoped(meaning=False, creates=True) as memory:
+        newest = await memory.list(limit=max(count, PAGE), **filters)
+        known = SeenIds(newest, is_all=newest.next is None)
+        fresh: Sequence[MemoryItem] = newest[:count][::-1]
+        while True:
+            for item in fresh:
+                if run.out.is_json:
+                    run.out.line(as_json(item))
+                else:
+                    print_items(run.out, [item])
+            run.out.flush()
+            await asyncio.sleep(_INTERVAL)
+            fresh = await since(memory, known, **filters)
+            known.add(fresh)
 
 
-@command(app, "show", reads=True)
-async def show(run: CommandContext, item_id: Id) -> None:
-    """Show one memory with all its details."""
+@command("show")
+@click.argument("item_id", metavar="ID")
+@click.option("--history", is_flag=True, help="Every version, who made it, and what changed.")
+@memory_options()
+@output_options
+async def show(run: CommandContext, item_id: str, *, history: bool) -> None:
+    """Show one memory with all its details.
+
+    ID is the id of a memory, or four or more characters of its beginning or end.
+    """
     async with run.scoped(meaning=False) as memory:
-        item_id = await find_id(run, memory, item_id)
+        item_id = await find_id(memory, item_id)
+        if history:
+            await _show_history(run, memory, item_id)
+            return
         item = await memory.get(item_id)
         if item is None:
             raise await not_there(run.target, memory, item_id)
@@ -151,3 +156,31 @@ async def show(run: CommandContext, item_id: Id) -> None:
         run.out.show(styled((f"{name:<10} ", "dim"), value))
     run.out.show("")
     run.out.show(styled(clean(item.content) or said(item)))
+
+
+async def _show_history(run: CommandContext, memory: "ScopedMemory", item_id: str) -> None:
+    versions = await memory.history(item_id)
+    if not versions:
+        raise await not_there(run.target, memory, item_id)
+    if run.out.is_json:
+        run.out.data([_version_json(each) for each in versions])
+        return
+    before: MemoryItem | None = None
+    for each in versions:
+        who = f" by {one_line(each.by)}" if each.by else ""
+        head = styled(
+            (f"{each.change}{who}", CHANGES[each.change]), (f"  {moment(each.at)}", "dim")
+        )
+        mark = styled((f"v{each.item.version}", "bold"))
+        run.out.show(entry(mark, [head, *differences(before, each.item)]))
+        before = each.item
+
+
+def _version_json(version: "ItemVersion") -> dict[str, object]:
+    return {
+        "version": version.item.version,
+        "change": version.change,
+        "at": version.at,
+        "by": version.by,
+        "item": as_json(version.item),
+    }

@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
-from orbiter.memory.cli._error_messages import UsageError, error_text, say
+from orbiter.memory.cli._command_context import CommandContext
+from orbiter.memory.cli._embed_progress import FEW, embed_waiting, note_waiting
+from orbiter.memory.cli._error_messages import error_text, say
 from orbiter.memory.cli._options import (
-    Tags,
-    read_end,
-    read_json,
+    Labels,
+    command,
+    label_options,
+    memory_options,
+    output_options,
     read_stdin,
     read_when,
     read_words,
@@ -23,8 +26,6 @@ from orbiter.memory.cli._views import as_json
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
-__all__ = ["app"]
-
 _BATCH = 500
 """Memories stored in one step; between steps the bar moves."""
 
@@ -109,66 +110,46 @@ def print_ids(out: Output, stored: "Sequence[MemoryItem]") -> None:
     if out.is_json:
         out.data([as_json(item) for item in stored])
     else:
-        out.rows((item.id,) for item in stored)
+        out.table((item.id,) for item in stored)
     out.flush()  # they are durable: whoever stops what follows has their ids
 
 
-app = new_app()
-
-_FEW = 10
-"""Memories that the next `recall` may embed: loading the model takes longer than they do."""
-
-
-@command(app, "remember", everyone=False)
-async def remember(  # noqa: PLR0913 - what may be kept with it
+@command("remember")
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@label_options
+@click.option("--at", help="When it was: `2026-11-01`, `3d`; else now.")
+@click.option("--no-index", is_flag=True, help="Keep it, but let no recall return it.")
+@click.option("--key", help="Idempotency key: the same key stores nothing again.")
+@click.option("--lines", is_flag=True, help="Each non-empty line of stdin is a memory.")
+@memory_options(everyone=False, writes=True)
+@output_options
+async def remember(
     run: CommandContext,
-    texts: Annotated[
-        list[str],
-        typer.Argument(
-            help="The memory, with or without quotes; `-` reads stdin.", show_default=False
-        ),
-    ],
+    texts: tuple[str, ...],
     *,
-    tag: Tags = None,
-    importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
-    source: Annotated[str | None, typer.Option(help="Its source.")] = None,
-    extra: Annotated[str | None, typer.Option(help="Extra fields: a JSON object.")] = None,
-    at: Annotated[
-        str | None, typer.Option(help="When it was: `2026-11-01`, `3d`; else now.")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="When it expires: `30d` from now, or a date.")
-    ] = None,
-    index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Whether recall may return it.")
-    ] = True,
-    key: Annotated[
-        str | None, typer.Option(help="Idempotency key: the same key stores nothing again.")
-    ] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Each non-empty line of stdin is a memory.")
-    ] = False,
+    labels: Labels,
+    at: str | None,
+    no_index: bool,
+    key: str | None,
+    lines: bool,
 ) -> None:
-    """Store memories; print their ids."""
+    """Store memories; print their ids.
+
+    TEXT is the memory, with or without quotes; `-` reads stdin.
+    """
     things = things_of(texts, by_line=lines)
     if key is not None and len(things) != 1:
         raise UsageError(f"`--key` is for one memory, not for {len(things)}")
-    labels: dict[str, Any] = {
-        "tags": tag or None,
-        "importance": importance,
-        "source": source,
-        "extra": read_json("extra", extra),
-        "created_at": read_when("at", at),
-        "expires": read_end("expires", expires),
-        "index": index,
-    }
+    kept = labels.arguments() | {"created_at": read_when("at", at), "index": not no_index}
+    if kept["expires"] == "never":  # which is how it is kept without
+        kept["expires"] = None
     # Before the store is opened: one bad line must neither make a file nor leave half of them.
-    check_all(things, run.target.scope() or {}, labels)
+    check_all(things, run.target.scope() or {}, kept)
     async with run.both(creates=True) as (store, memory):
         if len(things) == 1:
-            stored = [await memory.remember(things[0].text, **labels, idempotency_key=key)]
+            stored = [await memory.remember(things[0].text, **kept, idempotency_key=key)]
             print_ids(run.out, stored)
         else:
-            stored = await remember_many(run.out, memory, things, labels)
-        if len(stored) > _FEW:
+            stored = await remember_many(run.out, memory, things, kept)
+        if len(stored) > FEW:
             note_waiting(await embed_waiting(run.out, store))

@@ -2,40 +2,36 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click import UsageError
 
 from orbiter.memory.backends.registry import is_http_url
-from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
-from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
-from orbiter.memory.cli._output import note_wait
-from orbiter.memory.cli._settings_file import (
-    WORKER_LOG,
-    LogLevel,
-    LogLines,
-    check_hosts,
-    check_number,
-    load_reranker,
-    pii_label,
-    read_settings,
-    setting,
-    show_ready,
+from orbiter.memory.cli._command_context import (
+    ENV_PREFIX,
+    CommandContext,
+    is_served,
 )
+from orbiter.memory.cli._error_messages import ERROR, say, say_in_json, without_passwords
+from orbiter.memory.cli._options import command, output_options, setting_option, store_options
+from orbiter.memory.cli._output import Output
+from orbiter.memory.cli._settings_file import load_settings
 from orbiter.memory.cli._text import counted
 from orbiter.memory.cli.commands.keys import (
-    Keys,
-    Role,
+    ROLES,
     count_open_keys,
     keys_of,
-    oidc_settings,
+    keys_option,
 )
 from orbiter.memory.diagnostics import check_index
 from orbiter.memory.errors import MemoryError
@@ -43,17 +39,133 @@ from orbiter.memory.tasks.event_loop import short_pauses
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
-    from orbiter.memory.auth import KeyStore
+    from orbiter.memory.auth import KeyStore, OIDCSettings
     from orbiter.memory.model.reports import StoreStats
     from orbiter.memory.server import Settings
     from orbiter.memory.server.http.state import ServerState
     from orbiter.memory.server.http.worker_link import WorkerLink
-__all__ = ["app", "until_stopped"]
 
-app = new_app()
 _LOG = logging.getLogger("orbiter.memory.server.signals")
-_PLAYGROUND_KEY = "ORBITER_MEMORY_PLAYGROUND_KEY"
+_PLAYGROUND_KEY = f"{ENV_PREFIX}PLAYGROUND_KEY"
 """A variable and no option: a command line is seen by others on the computer."""
+_PORT = click.IntRange(0, 65_535)
+
+
+def _read_config(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """Have the options be what the file at *path* says, unless they are given."""
+    if path is None or ctx.resilient_parsing:
+        return path
+    names = {str(each.opts[0]).removeprefix("--"): each for each in ctx.command.params}
+    known = names.keys() - {"check", "config", "json"}
+    settings: dict[str, Any] = {}
+    for name, value in load_settings(path).items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            way = f"did you mean `{near[0]}`?" if near else "they are named as the options are"
+            raise click.BadParameter(f"`{path}` has `{name}`, which is not a setting; {way}")
+        is_list = getattr(names[name], "multiple", False) and isinstance(value, str)
+        settings[str(names[name].name)] = value.split() if is_list else value
+    ctx.default_map = settings
+    return path
+
+
+def _check_hosts(
+    _ctx: click.Context, _param: click.Parameter, hosts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the names of `--allow-host`; refuse one that no request can have as its `Host`."""
+    from orbiter.memory.server.http.settings import HOST_NAME  # noqa: PLC0415 - for `serve` only
+
+    for host in hosts:
+        match = HOST_NAME.fullmatch(host.lower())
+        if match and int(match[2] or 0) < 65_536:
+            continue
+        raise click.BadParameter(
+            f"`{host}` is not a host name; give one such as `memory.example.com`, without a "
+            "scheme. For several, repeat `--allow-host`, or put spaces between them in the variable"
+        )
+    return hosts
+
+
+def _check_number(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+    """Return *value*; refuse `nan`, which is within every range."""
+    if math.isnan(value):
+        raise click.BadParameter(f"{value} is not a number")
+    return value
+
+
+@command("serve")
+@setting_option("--host", default="127.0.0.1", help="The address to serve.")
+@setting_option("--port", type=_PORT, default=8765, help="The port; 0 for any free one.")
+@keys_option
+@setting_option(
+    "--allow-host",
+    "allowed_hosts",
+    multiple=True,
+    callback=_check_hosts,
+    help="A name it may be called by, such as `memory.example.com`.",
+)
+@setting_option("--read-only", is_flag=True, help="Refuse all changes.")
+@setting_option(
+    "--rate",
+    type=click.FloatRange(0.1, 1e6),
+    callback=_check_number,
+    default=100.0,
+    help="Requests per second for each key.",
+)
+@setting_option("--workers", type=click.IntRange(1, 64), default=1, help="Processes that serve.")
+@setting_option(
+    "--drain",
+    type=click.FloatRange(0, 86_400),
+    callback=_check_number,
+    default=3.0,
+    help="Seconds for requests under way when it stops.",
+)
+@setting_option("--tls-cert", type=click.Path(), help="The certificate, for HTTPS.")
+@setting_option("--tls-key", type=click.Path(), help="Its private key.")
+@click.option("--open", "open_page", is_flag=True, help="Open the dashboard in a browser.")
+@click.option(
+    "--check", is_flag=True, help="Only ask the server with these settings if it is ready."
+)
+@setting_option("--reranker", help="An ONNX cross-encoder, or the URL of a service.")
+@setting_option("--playground-url", help="An OpenAI-compatible endpoint for the playground.")
+@setting_option("--playground-model", default="gpt-4o-mini", help="The model of that endpoint.")
+@setting_option("--no-mcp", is_flag=True, help="Serve without MCP.")
+@setting_option("--no-dashboard", is_flag=True, help="Serve without the dashboard.")
+@setting_option("--log", "with_log", is_flag=True, help="Log a line for each request.")
+@setting_option(
+    "--log-format",
+    type=click.Choice(["text", "json"], case_sensitive=False),
+    default="text",
+    help="How the log is written.",
+)
+@setting_option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="warning",
+    help="What else is logged.",
+)
+@setting_option("--metrics-port", type=_PORT, help="A port for metrics without a key.")
+@setting_option("--metrics-host", default="127.0.0.1", help="The address of that port.")
+@setting_option("--oidc-issuer", help="The issuer whose tokens are taken.")
+@setting_option("--oidc-audience", multiple=True, help="What tokens must be made for.")
+@setting_option("--oidc-user-claim", default="sub", help="The claim that names the user.")
+@setting_option("--oidc-role-claim", default="scope", help="The claim that names the role.")
+@setting_option("--oidc-default-role", type=ROLES, help="The role of tokens without one.")
+@setting_option(
+    "--config",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_read_config,
+    help="A TOML file with these settings.",
+)
+@store_options
+@output_options
+def serve(run: CommandContext, **options: Any) -> int | None:
+    """Serve REST, MCP and the dashboard, until Ctrl-C."""
+    say_in_json(options["log_format"] == "json")
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        return runner.run(_serve(run, options))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -66,174 +178,91 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-@command(app, "serve", scope=False, new_loop=_new_loop)
-async def serve(  # noqa: PLR0913 - the settings of a server
-    run: CommandContext,
-    *,
-    host: Annotated[str, setting("--host", text="The address to serve.")] = "127.0.0.1",
-    port: Annotated[
-        int, setting("--port", text="The port; 0 for any free port.", min=0, max=65_535)
-    ] = 8765,
-    keys: Keys = None,
-    allow_host: Annotated[
-        list[str] | None,
-        setting(
-            "--allow-host",
-            text="An allowed host name, such as `memory.example.com`.",
-            callback=check_hosts,
-        ),
-    ] = None,
-    read_only: Annotated[bool, setting("--read-only", text="Refuse all changes.")] = False,
-    rate: Annotated[
-        float,
-        setting(
-            "--rate",
-            text="Requests per second for each key; each machine counts for itself.",
-            min=0.1,
-            max=1e6,
-            callback=check_number,
-        ),
-    ] = 100.0,
-    workers: Annotated[
-        int,
-        setting("--workers", text="Processes that serve; a supervisor keeps them.", min=1, max=64),
-    ] = 1,
-    drain: Annotated[
-        float,
-        setting(
-            "--drain",
-            text="Seconds for requests under way when it stops.",
-            min=0,
-            max=86_400,
-            callback=check_number,
-        ),
-    ] = 3.0,
-    tls_cert: Annotated[
-        Path | None, setting("--tls-cert", text="The certificate, to serve HTTPS.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, setting("--tls-key", text="The certificate's private key.")
-    ] = None,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Open the dashboard in a browser.")
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Ask the server with these settings whether it is ready."),
-    ] = False,
-    reranker: Annotated[
-        str | None,
-        setting(
-            "--reranker",
-            text="An ONNX cross-encoder, or the URL of a rerank service.",
-            show_default=False,
-        ),
-    ] = None,
-    playground_url: Annotated[
-        str | None,
-        setting(
-            "--playground-url",
-            text="An OpenAI-compatible endpoint for the playground; its key is in "
-            f"{_PLAYGROUND_KEY}.",
-            show_default=False,
-        ),
-    ] = None,
-    playground_model: Annotated[
-        str, setting("--playground-model", text="The model of that endpoint.")
-    ] = "gpt-4o-mini",
-    no_mcp: Annotated[bool, setting("--no-mcp", text="Serve without MCP.")] = False,
-    no_dashboard: Annotated[
-        bool, setting("--no-dashboard", text="Serve without the dashboard.")
-    ] = False,
-    log: Annotated[bool, setting("--log", text="Log a line for each request.")] = False,
-    log_format: Annotated[
-        LogLines, setting("--log-format", text="How the log is written.", case_sensitive=False)
-    ] = LogLines.TEXT,
-    log_level: Annotated[
-        LogLevel, setting("--log-level", text="What else is logged.", case_sensitive=False)
-    ] = LogLevel.WARNING,
-    metrics_port: Annotated[
-        int | None,
-        setting("--metrics-port", text="A port for metrics without a key.", min=0, max=65_535),
-    ] = None,
-    metrics_host: Annotated[
-        str, setting("--metrics-host", text="The address of the port for metrics.")
-    ] = "127.0.0.1",
-    oidc_issuer: Annotated[
-        str | None, setting("--oidc-issuer", text="The issuer whose tokens are taken.")
-    ] = None,
-    oidc_audience: Annotated[
-        list[str] | None,
-        setting("--oidc-audience", text="What tokens must be made for: the server's URL."),
-    ] = None,
-    oidc_user_claim: Annotated[
-        str, setting("--oidc-user-claim", text="The claim that names the user.")
-    ] = "sub",
-    oidc_role_claim: Annotated[
-        str, setting("--oidc-role-claim", text="The claim that names the role.")
-    ] = "scope",
-    oidc_default_role: Annotated[
-        Role | None, setting("--oidc-default-role", text="The role of tokens without one.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        setting(
-            "--config",
-            text="A TOML file with these settings.",
-            is_eager=True,
-            callback=read_settings,
-        ),
-    ] = None,
-) -> int | None:
-    """Serve REST, MCP and the dashboard, until Ctrl-C."""
-    del config  # read before all the others
+async def _serve(run: CommandContext, options: dict[str, Any]) -> int | None:
     from orbiter.memory.server import Settings  # noqa: PLC0415 - an extra
     from orbiter.memory.server.http.worker_link import VARIABLE, join_supervisor  # noqa: PLC0415
 
-    if (tls_cert is None) != (tls_key is None):
+    if (options["tls_cert"] is None) != (options["tls_key"] is None):
         raise UsageError("`--tls-cert` and `--tls-key` belong together; give both")
+    playground_url = options["playground_url"]
     if playground_url is not None and not is_http_url(playground_url):
         raise UsageError(f"`--playground-url` must begin with http, not `{playground_url}`")
-    oidc = oidc_settings(
-        oidc_issuer, oidc_audience, oidc_user_claim, oidc_role_claim, oidc_default_role
-    )
+    named = {
+        name: value for name, value in options.items() if name in Settings.__dataclass_fields__
+    }
     settings = Settings(
-        host=host,
-        port=port,
-        allowed_hosts=tuple(allow_host or ()),
-        read_only=read_only,
-        rate=rate,
-        drain=drain,
-        burst=max(1, int(2 * rate)),
-        with_mcp=not no_mcp,
-        with_dashboard=not no_dashboard,
+        **named,
+        burst=max(1, int(2 * options["rate"])),
+        with_mcp=not options["no_mcp"],
+        with_dashboard=not options["no_dashboard"],
         dashboard_by=os.environ.get("ORBITER_MEMORY_BY") or "dashboard",
-        with_log=log,
-        log_format=log_format.value,
-        log_level=log_level.value,
-        playground_url=playground_url,
-        playground_model=playground_model,
         playground_key=os.environ.get(_PLAYGROUND_KEY),
-        tls_cert=str(tls_cert) if tls_cert else None,
-        tls_key=str(tls_key) if tls_key else None,
-        metrics_host=metrics_host,
-        metrics_port=metrics_port,
-        oidc=oidc,
+        oidc=_oidc_settings(options),
     )
-    if check:
-        return show_ready(run.out, settings)
+    if options["check"]:
+        return _show_ready(run.out, settings)
+    workers, open_page = options["workers"], options["open_page"]
     link = join_supervisor() if VARIABLE in os.environ else None
     if workers > 1 and link is None:
         _check_shared(run)
         return await _supervise(run, settings, workers=workers, open_page=open_page)
-    memory = run.unopened(reranker=reranker, is_worker=link is not None)
+    memory = run.unopened(reranker=options["reranker"], is_worker=link is not None)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
     memory.unscoped(by=settings.dashboard_by)  # refuses a name that is none
-    await load_reranker(memory)
-    held = await keys_of(run.target, keys)
+    await _load_reranker(memory)
+    held = await keys_of(run.target, options["file"])
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page, link=link)
     return None
+
+
+def _oidc_settings(options: dict[str, Any]) -> "OIDCSettings | None":
+    """Return whose tokens a server takes in addition to keys, as the options say."""
+    issuer, audiences = options["oidc_issuer"], options["oidc_audience"]
+    if issuer is None and not audiences:
+        return None
+    if issuer is None or not audiences:
+        raise UsageError("`--oidc-issuer` and `--oidc-audience` belong together; give both")
+    from orbiter.memory.auth import OIDCSettings  # noqa: PLC0415 - few servers have one
+
+    return OIDCSettings(
+        issuer,
+        audiences,
+        user_claim=options["oidc_user_claim"],
+        role_claim=options["oidc_role_claim"],
+        default_role=options["oidc_default_role"],
+    )
+
+
+async def _load_reranker(memory: "AgentMemory") -> None:
+    """Load a reranker of this computer now: without it, every recall would fail."""
+    from orbiter.memory.errors import RerankError  # noqa: PLC0415 - for `serve` only
+    from orbiter.memory.rerankers import OnnxReranker  # noqa: PLC0415
+
+    reranker = memory._core.reranker  # noqa: SLF001 - of this library
+    try:
+        if isinstance(reranker, OnnxReranker):
+            await reranker.load()
+    except RerankError as exc:
+        reason = str(exc).partition("; check ")[0]
+        way = "name an ONNX file or its folder, with `vocab.txt`, or the URL of a service"
+        raise UsageError(f"the reranker cannot be used: {reason}; {way}") from exc
+
+
+def _show_ready(out: Output, settings: "Settings") -> int:
+    """Say whether a server that was started with *settings* is ready; return the exit code."""
+    from orbiter.memory.server.http.listen_socket import ask_ready  # noqa: PLC0415
+
+    if not settings.port:
+        raise UsageError("`--check` needs the port of the server; name it with `--port`")
+    url, fault = ask_ready(settings)
+    if out.is_json:
+        out.data({"url": url, "ready": fault is None, "reason": fault})
+    elif fault is None:
+        out.text(f"{url} is ready")
+    else:
+        say(f"{url} is not ready: {fault}")
+    return 0 if fault is None else ERROR
 
 
 _SOON = 2.0
@@ -264,9 +293,7 @@ async def until_stopped(
     with log, ExitStack() as stack:
         if link is not None:
             await link.connect()
-        note = note_wait(memory.url)
         async with serving(application, settings=settings) as url:
-            note.cancel()
             stop = stack.enter_context(_on_signals(is_worker=link is not None))
             stack.enter_context(short_pauses())
             report = await _start_report(url, application.state.orbiter)
@@ -283,7 +310,7 @@ async def until_stopped(
 
 def _check_shared(run: CommandContext) -> None:
     """Refuse several workers over a store in memory: each would have one of its own."""
-    url = run.target.setting("url")[0] or ""
+    url = run.target.url or ""
     if url.lower().removeprefix("sqlite:///") in ("memory://", ":memory:"):
         reason = "is in the memory of one process; name another `--url`, or leave `--workers` out"
         raise UsageError(f"`{url}` {reason}")
@@ -297,7 +324,6 @@ async def _supervise(
     from orbiter.memory.server.supervisor import Supervisor, WorkerFailedError  # noqa: PLC0415
 
     command = [sys.executable, "-m", "orbiter.memory.cli", *sys.argv[1:]]
-    os.environ[WORKER_LOG] = settings.log_format
     supervisor = Supervisor(settings, workers=workers, command=command)
     log = log_to_stderr(settings.log_format, level=settings.log_level)
     with log, _on_signals(supervisor.reload) as stop:
@@ -453,7 +479,7 @@ async def _show_start(
     open_page: bool,
     workers: int = 1,
 ) -> None:
-    url, needs_key, pii = report["url"], report["needs_key"], run.target.setting("pii")[0]
+    url, needs_key, pii = report["url"], report["needs_key"], run.target.pii
     for warning in report.pop("warnings"):  # in a pipe and in a log, too
         say(warning, kind="warning")
     _log_start(run, report, workers)
@@ -468,13 +494,13 @@ async def _show_start(
             ("MCP", f"{url}/mcp") if settings.with_mcp else None,
             ("listening on", _reached(settings)) if settings.host in _EVERY else None,
             ("store", report["store"]),
-            ("personal data", label) if (label := pii_label(pii)) else None,
+            ("personal data", label) if (label := _pii_label(pii)) else None,
             ("keys", access),
             ("write access", "refused: read-only") if settings.read_only else None,
             ("workers", str(workers)) if workers > 1 else None,
         ]
         present = [row for row in rows if row is not None]
-        run.out.panel(present, title="serving", subtitle="Ctrl-C stops it")
+        run.out.table(present)
         run.out.flush()
     if open_page and settings.with_dashboard:
         await asyncio.to_thread(_open, url)
@@ -490,3 +516,11 @@ def _is_private(settings: "Settings") -> bool:
 
     is_here = settings.host == "localhost" or is_loopback(settings.host)
     return is_here or settings.tls_cert is not None
+
+
+def _pii_label(chosen: str | None) -> str | None:
+    """Return what becomes of personal data, in words; `None` if it is stored as it is."""
+    if chosen in (None, "none"):
+        return None
+    kinds = "" if chosen == "tokens" else f"{', '.join(str(chosen).split(','))}: "
+    return f"{kinds}replaced by tokens before it is stored"

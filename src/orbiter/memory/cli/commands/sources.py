@@ -1,41 +1,48 @@
-"""Doubts about a source, and about what is said twice.
-
-The commands are `quarantine`, `release`, `undo` and `duplicates`.
-"""
+"""Doubts about a source: `quarantine` and `undo`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
+from click import UsageError
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._command_context import CommandContext
 from orbiter.memory.cli._error_messages import ERROR
-from orbiter.memory.cli._item_ids import note_nothing
-from orbiter.memory.cli._options import DryRun, Since, Yes, read_when
+from orbiter.memory.cli._options import (
+    command,
+    dry_run_option,
+    memory_options,
+    output_options,
+    read_when,
+    yes_option,
+)
 from orbiter.memory.cli._output import is_agreed, styled
-from orbiter.memory.cli._text import counted, moment, one_line, shortened
-from orbiter.memory.cli._views import as_json, entry, facts, print_items, said
+from orbiter.memory.cli._text import counted, one_line, shortened
+from orbiter.memory.cli._views import as_json, print_items, said
 
 if TYPE_CHECKING:
     from orbiter.memory.model.items import MemoryItem
 
-__all__ = ["app"]
 
-app = new_app()
-
-Origin = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE", help="Such as `web:example.com`, or `web` for all of the kind."
-    ),
-]
-
-
-@command(app, "quarantine")
+@command("quarantine")
+@click.argument("source")
+@click.option("--release", is_flag=True, help="Show what was hidden of the source again.")
+@dry_run_option
+@yes_option
+@memory_options(writes=True)
+@output_options
 async def quarantine(
-    run: CommandContext, source: Origin, *, dry_run: DryRun = False, yes: Yes = False
+    run: CommandContext, source: str, *, release: bool, dry_run: bool, yes: bool
 ) -> int:
-    """Hide everything from a source."""
+    """Hide everything from a source, or show it again.
+
+    SOURCE is such as `web:example.com`, or `web` for all of the kind.
+    """
+    if release:
+        if dry_run:
+            raise UsageError("`--release` hides nothing; leave `--dry-run` out")
+        await _release(run, source)
+        return 0
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
             work = memory.quarantine(source, dry_run=dry_run or not yes, progress=advance)
@@ -46,14 +53,12 @@ async def quarantine(
                 return ERROR
             with run.out.progress("hiding", unit="memories") as advance:
                 items = (await memory.quarantine(source, progress=advance)).items
-    way = f"hidden; `orbiter-memory release {one_line(source)}` shows it again"
+    way = f"hidden; `orbiter-memory quarantine {one_line(source)} --release` shows it again"
     _print_result(run, items, dry_run=dry_run, done=way, would="would be hidden")
     return 0
 
 
-@command(app, "release")
-async def release(run: CommandContext, source: Origin) -> None:
-    """Show hidden memories of a source again."""
+async def _release(run: CommandContext, source: str) -> None:
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("releasing", unit="memories") as advance:
             count = await memory.release(source, progress=advance)
@@ -63,16 +68,20 @@ async def release(run: CommandContext, source: Origin) -> None:
         run.out.show(styled(f"{counted(count)} released"))
 
 
-@command(app, "undo")
+@command("undo")
+@click.argument("source")
+@click.option("--since", help="Only what it did from this time on.")
+@dry_run_option
+@yes_option
+@memory_options(writes=True)
+@output_options
 async def undo(
-    run: CommandContext,
-    source: Origin,
-    *,
-    since: Since = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    run: CommandContext, source: str, *, since: str | None, dry_run: bool, yes: bool
 ) -> int:
-    """Undo everything that a source added or changed."""
+    """Undo everything that a source added or changed.
+
+    To bring back one memory: `orbiter-memory restore ID`.
+    """
     start = read_when("since", since)
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
@@ -84,7 +93,7 @@ async def undo(
                 return ERROR
             with run.out.progress("undoing", unit="memories") as advance:
                 items = (await memory.undo(source, since=start, progress=advance)).items
-    way = "undone; `history ID` shows the versions, `restore ID` brings one back"
+    way = "undone; `show ID --history` shows the versions, `restore ID` brings one back"
     _print_result(run, items, dry_run=dry_run, done=way, would="would be undone")
     return 0
 
@@ -103,28 +112,3 @@ def _print_result(
     else:
         print_items(run.out, items)
     run.out.note(f"{counted(len(items))} {would if dry_run else done}")
-
-
-@command(app, "duplicates", reads=True)
-async def duplicates(run: CommandContext) -> None:
-    """Show memories that say the same thing."""
-    async with run.both(meaning=False) as (store, memory):
-        with run.out.progress("comparing", unit="memories") as advance:
-            groups = await memory.duplicates(progress=advance)
-        if not groups:
-            await note_nothing(run, store, "there are no duplicates")
-    if run.out.is_json:
-        run.out.data([[as_json(item) for item in group] for group in groups])
-    elif run.out.is_plain():
-        run.out.rows(
-            (number, item.id, moment(item.created_at), said(item))
-            for number, group in enumerate(groups, 1)
-            for item in group
-        )
-    else:
-        for group in groups:
-            text = styled(shortened(said(group[0]), 4 * run.out.console.width))
-            mark = styled((f"{len(group)}×", "yellow"))
-            run.out.show(entry(mark, [text, *map(facts, group)]))
-    if groups:
-        run.out.note("`orbiter-memory evict --duplicates` keeps the first of each")
