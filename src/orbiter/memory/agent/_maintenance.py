@@ -88,7 +88,7 @@ class MaintenanceMixin(ScopedHandle):
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
         return self._engine.core_for("activity").activity(activity_name(self._scope))
 
-    @operation("chats")
+    @operation("chats", "GET chats")
     async def chats(
         self,
         *,
@@ -110,7 +110,7 @@ class MaintenanceMixin(ScopedHandle):
         """Return what happens in this scope from now on, for `async for`."""
         return self._engine.events(self._session)
 
-    @operation("history")
+    @operation("history", "GET memories/{item_id}/history", is_absent_404=True)
     async def history(self, item_id: ItemRef) -> "VersionList":
         """Return every version of a memory, oldest first, also of a forgotten one."""
         from orbiter.memory.agent.results import VersionList  # noqa: PLC0415
@@ -128,7 +128,7 @@ class MaintenanceMixin(ScopedHandle):
 
         return PastMemory(self._session, read_time("moment", moment))
 
-    @operation("count_by")
+    @operation("count_by", "POST counts", answer="counts")
     async def count_by(
         self,
         field: str,
@@ -156,7 +156,7 @@ class MaintenanceMixin(ScopedHandle):
             limit=limit,
         )
 
-    @operation("stats")
+    @operation("stats", "GET stats")
     async def stats(self) -> "ScopeStats":
         """Return how many memories there are in this scope."""
         from orbiter.memory.agent.results import ScopeStats  # noqa: PLC0415
@@ -234,7 +234,9 @@ class MaintenanceMixin(ScopedHandle):
             is_stored=is_stored,
         )
 
-    @operation("evict")
+    @operation(
+        "evict", "POST evict", role="write", is_safe_to_repeat=False, is_heavy=True, is_long=True
+    )
     async def evict(
         self,
         *,
@@ -265,7 +267,7 @@ class MaintenanceMixin(ScopedHandle):
                 dry_run=dry_run,
             )
 
-    @operation("duplicates")
+    @operation("duplicates", "GET duplicates", answer="groups", is_heavy=True, is_long=True)
     async def duplicates(
         self, *, progress: Progress | None = None
     ) -> builtins.list[tuple[MemoryItem, ...]]:
@@ -278,7 +280,7 @@ class MaintenanceMixin(ScopedHandle):
         with track(progress):
             return await duplicates(self._session)
 
-    @operation("quarantine")
+    @operation("quarantine", "POST quarantine", role="write", is_safe_to_repeat=False, is_long=True)
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
     ) -> "ForgetResult":
@@ -293,7 +295,15 @@ class MaintenanceMixin(ScopedHandle):
         with track(progress):
             return await quarantine(self._session, source, dry_run=dry_run)
 
-    @operation("release")
+    @operation(
+        "release",
+        "POST release",
+        role="write",
+        answer="count",
+        is_safe_to_repeat=False,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def release(self, source: str, *, progress: Progress | None = None) -> int:
         """Bring back what `quarantine` has hidden of *source*; return how many memories.
 
@@ -304,7 +314,7 @@ class MaintenanceMixin(ScopedHandle):
         with track(progress):
             return await release(self._session, source)
 
-    @operation("undo")
+    @operation("undo", "POST undo", role="write", is_safe_to_repeat=False, is_long=True)
     async def undo(
         self,
         source: str,

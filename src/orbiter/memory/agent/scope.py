@@ -105,7 +105,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # Remembering
 
-    @operation("remember")
+    @operation("remember", "POST memories", role="write", status=201, is_safe_to_repeat=False)
     async def remember(  # noqa: PLR0913 - what may be kept with it
         self,
         what: Given,
@@ -169,7 +169,9 @@ class ScopedMemory(MaintenanceMixin):
         self._core.events.emit_items("updated", [joined])
         return joined
 
-    @operation("remember_many")
+    @operation(
+        "remember_many", "POST memories/batch", role="write", status=201, is_safe_to_repeat=False
+    )
     async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
         things: Iterable[Given],
@@ -228,7 +230,7 @@ class ScopedMemory(MaintenanceMixin):
     # Recalling
 
     @advised
-    @operation("recall")
+    @operation("recall", "POST recall")
     async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
         self,
         query: str = "",
@@ -295,12 +297,12 @@ class ScopedMemory(MaintenanceMixin):
 
     # Looking, changing, forgetting
 
-    @operation("get")
+    @operation("get", "GET memories/{item_id}", is_absent_404=True)
     async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
         return await find(await self._store(), as_id(item_id), self._scope)
 
-    @operation("update")
+    @operation("update", "PATCH memories/{item_id}", role="write", is_safe_to_repeat=False)
     async def update(  # noqa: PLR0913 - what may be changed
         self,
         item_id: ItemRef,
@@ -344,7 +346,15 @@ class ScopedMemory(MaintenanceMixin):
         self._core.events.emit_items("updated", [item])
         return item
 
-    @operation("forget")
+    @operation(
+        "forget",
+        "POST forget",
+        role="write",
+        is_safe_to_repeat=False,
+        is_long=True,
+        short_with="item",
+        erases_with="permanently",
+    )
     async def forget(  # noqa: PLR0913 - the filters
         self,
         item: ItemRef | Sequence[ItemRef] | None = None,
@@ -412,7 +422,7 @@ class ScopedMemory(MaintenanceMixin):
             self._core.events.emit_items("forgotten", items)
         return ForgetResult(tuple(items), dry_run)
 
-    @operation("restore")
+    @operation("restore", "POST memories/{item_id}/restore", role="write", is_safe_to_repeat=False)
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
         store = await self._store()
@@ -422,7 +432,7 @@ class ScopedMemory(MaintenanceMixin):
         return item
 
     @advised
-    @operation("list")
+    @operation("list", "POST memories/query", also="GET memories")
     async def list(  # noqa: PLR0913 - the filters
         self,
         *,

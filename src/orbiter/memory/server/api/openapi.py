@@ -12,25 +12,64 @@ from orbiter.memory.wire import (
     REQUIRED,
     REST_ONLY,
     TARGET_PARAMS,
+    Codec,
     Operation,
     Param,
     Target,
 )
+from orbiter.memory.wire.operations import HANDLES
 
 __all__ = ["OTHER_PATHS", "document"]
 
 
-_CLASSES: dict[Target, tuple[str, str]] = {
-    "memory": ("AgentMemory", "store"),
-    "scope": ("ScopedMemory", "memories"),
-    "chat": ("Chat", "chats"),
-    "facts": ("Facts", "facts"),
-    "past": ("PastMemory", "past"),
-    "past_facts": ("FactsView", "past"),
-    "audit": ("AuditLog", "audit"),
-    "kv": ("KeyValue", "key-value"),
+_TAGS: dict[Target, str] = {
+    "memory": "store",
+    "scope": "memories",
+    "chat": "chats",
+    "facts": "facts",
+    "past": "past",
+    "past_facts": "past",
+    "audit": "audit",
+    "kv": "key-value",
 }
-"""The class that has the calls of a target, and the tag they have in the document."""
+"""The tags that the calls of a target have in the document."""
+_DESCRIPTIONS = {
+    "If-Match": "The `ETag` that the memory must still have, or `*`.",
+    "action": "Only entries of this action, such as `added` or `erased`.",
+    "agent_id": "Only entries of this agent.",
+    "as_of": "Valid at this time; now if left out.",
+    "before": "The number of the last entry of a page, to get older ones.",
+    "by": "Only what this actor did.",
+    "budget": "At most this many tokens.",
+    "chat_id": "The id of the conversation.",
+    "cursor": "The `next` of the page before.",
+    "dedupe": "Return the memory that says the same, if there is one, instead of another.",
+    "dry_run": "Report what would be forgotten, and change nothing.",
+    "fact_id": "The id of the assertion or draft.",
+    "forgotten": "List forgotten memories instead, which `restore` can bring back.",
+    "format": "The provider whose messages to return.",
+    "item_id": "The id of the memory.",
+    "key": "The key of the fact, such as `home_city`.",
+    "known_at": "As known at this time; now if left out.",
+    "limit": "At most this many results.",
+    "memory_type": "Only memories of this type, such as `human` or `fact`.",
+    "moment": "The time in the past to read.",
+    "open_group": "What to do with tool calls that have no results yet.",
+    "order": "By `name`, by who was seen last (`recent`), or by who has most (`items`).",
+    "permanently": "Erase it for good, with its versions and what indexes hold; for an admin.",
+    "query": "Only memories that contain this text.",
+    "rounds": "Only the last rounds; each starts at a message of the user.",
+    "session_id": "Only entries of this session.",
+    "since": "Not before this time: ISO 8601, or as `3d`, `yesterday` or `last week`.",
+    "starts_with": "Only names that begin so.",
+    "status": "Only memories with this status.",
+    "task_id": "Only entries of this task.",
+    "until": "Until this time, written as `since`; a day or a phrase is included.",
+    "user_id": "Only entries of this user.",
+    "where": 'A filter on fields and `metadata.extra`, such as `{"price": {"$lt": 5}}`.',
+}
+"""What the parameters of paths, queries and headers mean: the same in every call."""
+
 _SUMMARIES = {
     ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",
     ("POST", "context"): "Return the context for a model: of a chat, or of memories alone.",
@@ -123,7 +162,7 @@ def document() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in (*OPERATIONS, *REST_ONLY):
         described = paths.setdefault(f"/v1/{operation.path}", {})
-        described[operation.verb.lower()] = _hoist(_operation(operation), schemas)
+        described[operation.verb.lower()] = _operation(operation, schemas)
     for path, verbs in OTHER_PATHS.items():
         has_scope = path.startswith("/v1/") and not path.endswith(".json")
         has_scope = has_scope and path not in JOB_PATHS
@@ -140,7 +179,7 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"basic": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(tag for _, tag in _CLASSES.values())],
+        "tags": [{"name": name} for name in dict.fromkeys(_TAGS.values())],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -166,14 +205,14 @@ def _other(call: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
     return {**call, "parameters": params, "responses": responses}
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     params = (*TARGET_PARAMS[operation.target], *operation.params)
     described: dict[str, Any] = {
         "operationId": _id(operation),
-        "tags": [_CLASSES[operation.target][1]],
+        "tags": [_TAGS[operation.target]],
         **_docs(operation),
-        "parameters": [_parameter(each) for each in params if each.place != "body"],
-        "responses": _responses(operation),
+        "parameters": [_parameter(each, schemas) for each in params if each.place != "body"],
+        "responses": _responses(operation, schemas),
         "x-role": operation.role,
     }
     if operation.target not in ("memory", "audit"):
@@ -186,7 +225,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         described["parameters"] += [PREFER, _once()]
     body = [each for each in operation.params if each.place == "body"]
     if operation.verb not in ("GET", "DELETE"):
-        described["requestBody"] = _body(operation, body)
+        described["requestBody"] = _body(operation, body, schemas)
     return described
 
 
@@ -204,14 +243,14 @@ def _id(operation: Operation) -> str:
     way = "_one" if operation.verb == "DELETE" else ""
     if operation.path.endswith("/query"):
         way = "_query"  # the same call with its filters in the body
-    return f"{operation.target}_{operation.wire_name}{way}"
+    return f"{operation.target}_{operation.name}{way}"
 
 
 def _docs(operation: Operation) -> dict[str, str]:
     summary = _SUMMARIES.get((operation.verb, operation.path))
     if summary is not None:
         return {"summary": summary}
-    method = getattr(getattr(agent, _CLASSES[operation.target][0]), operation.name)
+    method = getattr(getattr(agent, HANDLES[operation.target]), operation.name)
     text = re.sub(r"\s*\*progress\* [^.]*\.", "", inspect.getdoc(method) or "")  # no callbacks here
     if operation.is_absent_404:
         text = text.replace(", or `None` if", "; 404 if")
@@ -220,13 +259,13 @@ def _docs(operation: Operation) -> dict[str, str]:
     return {"summary": summary, "description": rest} if rest else {"summary": summary}
 
 
-def _parameter(param: Param) -> dict[str, Any]:
-    schema = param.codec.schema()
+def _parameter(param: Param, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(param.codec, schemas)
     described: dict[str, Any] = {
         "name": param.wire_name,
         "in": param.place,
         "required": param.default is REQUIRED,
-        "description": param.description,
+        "description": _DESCRIPTIONS[param.wire_name],
     }
     # A query has no `null`: what is not said is left out.
     schema = _not_null(schema)
@@ -249,12 +288,12 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
+def _body(operation: Operation, params: list[Param], schemas: dict[str, Any]) -> dict[str, Any]:
     needed = [each.name for each in params if each.default is REQUIRED]
     schema: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {each.name: _with_default(each) for each in params},
+        "properties": {each.name: _with_default(each, schemas) for each in params},
     }
     if needed:
         schema["required"] = needed
@@ -264,14 +303,14 @@ def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _with_default(param: Param) -> dict[str, Any]:
-    schema = param.codec.schema()
+def _with_default(param: Param, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(param.codec, schemas)
     has_default = param.default is not REQUIRED and param.default is not None
     return {**schema, "default": param.codec.dump(param.default)} if has_default else schema
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
-    schema = operation.returns.schema()
+def _responses(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(operation.returns, schemas)
     good: dict[str, Any] = {
         "description": "Done.",
         "content": {"application/json": {"schema": schema}},
@@ -379,20 +418,14 @@ def _scope_refs() -> list[dict[str, Any]]:
     return [{"$ref": f"#/components/parameters/{name}"} for name in names]
 
 
-def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
-    """Move every schema that has a title to the components, where it is written once."""
-    if isinstance(value, list):
-        return [_hoist(each, schemas) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if "example" in value:
-        return {k: v if k == "example" else _hoist(v, schemas) for k, v in value.items()}
-    schema = {name: _hoist(inner, schemas) for name, inner in value.items()}
-    title = schema.get("title")
-    if not isinstance(title, str) or "default" in schema:
+def _schema(codec: Codec, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of *codec*; what several have in common goes to *schemas*."""
+    schema = codec.schema("#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    if schema.get("type") != "object" or "title" not in schema:
         return schema
-    schemas.setdefault(title, schema)
-    return {"$ref": f"#/components/schemas/{title}"}
+    schemas[schema["title"]] = schema  # an answer as a whole
+    return {"$ref": f"#/components/schemas/{schema['title']}"}
 
 
 def _answer(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
