@@ -6,6 +6,7 @@ what the call takes in Python, said in JSON.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
@@ -16,7 +17,6 @@ from orbiter.memory.agent.keywords import ItemRef, ScopeId, Time
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages.codec import Format, check_format
 from orbiter.memory.model.copying import check_content
-from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MAX_NATIVE, MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import (
     Delete,
@@ -33,7 +33,7 @@ from orbiter.memory.model.serialization import _kind as kind_of
 from orbiter.memory.model.serialization import load_item
 from orbiter.memory.model.validation import MAX_DEPTH, check_json, plain_time, to_utc
 from orbiter.memory.model.written_times import SPAN, parse_iso, read_span
-from orbiter.memory.wire.codecs import Codec, must_be_object, short_repr, to_json
+from orbiter.memory.wire.codecs import Codec, dump_bytes, must_be_object, short_repr, to_json
 from orbiter.memory.wire.etags import ETAG
 from orbiter.memory.wire.leaf_types import Base64, Flag, Memory, Number, Text, Whole
 from orbiter.memory.wire.results import wire_type
@@ -253,24 +253,10 @@ def _load_ids(value: Any) -> Any:
     return value
 
 
-def _load_id(value: Any) -> Any:
-    return _load_ids([value])[0]
-
-
 def _dump_texts(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise QueryError(f"`tags` must be a list of strings, not {short_repr(value)}")
     return [_dump_text(each) for each in value]
-
-
-def _dump_source(value: Any) -> Any:
-    if isinstance(value, str | MemoryItem):
-        return to_json(value)
-    items = list(value) if isinstance(value, Sequence) else [value]
-    for item in items:
-        if not isinstance(item, MemoryItem):
-            raise QueryError(f"`source` must be memories or a label, not {item!r}")
-    return [to_json(item) for item in items]
 
 
 def _load_sources(value: Any) -> Any:
@@ -286,25 +272,11 @@ def _load_source(value: Any) -> Any:
 
 
 _Label = Annotated[str, Field(min_length=1)]
-_SOURCE = Codec(_Label | Memory | list[Memory], dump_value=_dump_source, load_value=_load_source)
-_SOURCES = Codec(Memory | list[Memory], dump_value=_dump_source, load_value=_load_sources)
+_SOURCE = Codec(_Label | Memory | list[Memory], load_value=_load_source)
+_SOURCES = Codec(Memory | list[Memory], load_value=_load_sources)
 
 
 # Values and filters
-
-
-def _dump_value(value: Any) -> Any:
-    from orbiter.memory.model.facts import MAX_VALUE  # noqa: PLC0415 - few calls need it
-
-    try:
-        return check_json(_with_lists(value), max_bytes=MAX_VALUE)
-    except ValueError as exc:
-        raise QueryError(f"`value`: {exc}") from None
-
-
-def _dump_where(value: Any) -> Any:
-    parse_where(value)  # so that its errors are those of a call without a server
-    return _timeless(value)
 
 
 def _timeless(value: Any) -> Any:
@@ -342,16 +314,6 @@ _WHERE = _described(
 )
 
 
-def _dump_extra(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise QueryError(f"`extra` must be a mapping, not {value!r}")
-    return MemoryMetadata(extra=dict(value)).extra
-
-
-def _dump_index(value: Any) -> Any:
-    return [_dump_text(each) for each in value] if isinstance(value, tuple | list) else value
-
-
 def _load_index(value: Any) -> Any:
     is_list = isinstance(value, list) and all(isinstance(text, str) for text in value)
     if not isinstance(value, bool) and not is_list:
@@ -363,12 +325,6 @@ _INDEX = _described(
     description="Whether recall may return it, or the texts by which it is found.",
     anyOf=[{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
 )
-
-
-def _dump_trust(value: Any) -> Any:
-    from orbiter.memory.model.trust import read_trust  # noqa: PLC0415
-
-    return read_trust(value).name.lower()
 
 
 def _load_trust(value: Any) -> Any:
@@ -396,12 +352,11 @@ class EntryChange(TypedDict):
 
 
 def _dump_changes(changes: Any) -> Any:
-    return [_dump_change(each) for each in check_changes(changes)]
-
-
-def _dump_change(change: Put | Delete) -> dict[str, Any]:
-    sent = {name: each for name, each in to_json(change).items() if each is not None}
-    return {**sent, "delete": True} if isinstance(change, Delete) else sent
+    return [
+        {name: each for name, each in to_json(change).items() if each is not None}
+        | ({"delete": True} if isinstance(change, Delete) else {})
+        for change in check_changes(changes)
+    ]
 
 
 def _load_change(change: dict[str, Any]) -> Put | Delete:
@@ -437,7 +392,7 @@ def _dump_plain(value: Any) -> Any:
 _DAY_OR_TIME = Codec(_described(anyOf=_TIME), dump_value=_dump_time, load_value=_load_time)
 _TAGS = Codec(list[Text], dump_value=_dump_texts)
 _TEXT = Codec(Text, dump_value=_dump_text)
-_ID = Codec(str, dump_value=_dump_ids, load_value=_load_id)
+_ID = Codec(Text, dump_value=_dump_ids)
 _NAMED: dict[str, Codec] = {
     "add_tags": _TAGS,
     "changes": Codec(
@@ -446,12 +401,12 @@ _NAMED: dict[str, Codec] = {
     "content": Codec(Text, dump_value=_dump_content),
     "expected_version": ETAG,
     "expires": Codec(_EXPIRES, dump_value=_dump_expires, load_value=_load_expires),
-    "extra": Codec(_described(type="object"), dump_value=_dump_extra, load_value=must_be_object),
+    "extra": Codec(_described(type="object"), load_value=must_be_object),
     "format": Codec(Format, dump_value=check_format, load_value=check_format),
     "item": Codec(str | list[str], dump_value=_dump_ids, load_value=_load_ids),
     "min_trust": Codec(
         Literal["user", "agent", "tool", "import", "web"],
-        dump_value=_dump_trust,
+        dump_value=lambda trust: trust.name.lower() if isinstance(trust, Enum) else trust,
         load_value=_load_trust,
     ),
     "remove_tags": _TAGS,
@@ -459,8 +414,8 @@ _NAMED: dict[str, Codec] = {
     "tags": _TAGS,
     "things": _THINGS,
     "until": _bound("until"),
-    "value": Codec(object, dump_value=_dump_value),
-    "where": Codec(_WHERE, dump_value=_dump_where, load_value=_load_where),
+    "value": Codec(object, dump_value=_dump_plain),
+    "where": Codec(_WHERE, dump_value=_timeless, load_value=_load_where),
 }
 """The arguments that mean more than their type, and mean the same in every call."""
 
@@ -471,7 +426,7 @@ _TYPED: dict[Any, Codec] = {
     str | MemoryItem: _ID,
     ScopeId: _TEXT,
     str: _TEXT,
-    bool | Sequence[str]: Codec(_INDEX, dump_value=_dump_index, load_value=_load_index),
+    bool | Sequence[str]: Codec(_INDEX, dump_value=_dump_plain, load_value=_load_index),
     Given: _GIVEN,
     Given | Sequence[Given]: _MESSAGES,
     MemoryItem | Sequence[MemoryItem] | str: _SOURCE,
@@ -479,7 +434,7 @@ _TYPED: dict[Any, Codec] = {
     EntryPath: Codec(wire_type(EntryPath), dump_value=lambda path: list(check_entry_path(path))),
     Sequence[bytes]: Codec(
         wire_type(list[bytes]),
-        dump_value=lambda values: [to_json(check_value(each)) for each in values],
+        dump_value=lambda values: [dump_bytes(check_value(each)) for each in values],
     ),
     timedelta | float: Codec(Number, dump_value=_dump_seconds),
     _NAME: Codec(wire_type(_NAME), dump_value=_dump_name),

@@ -10,9 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum
-from functools import cached_property
-from operator import attrgetter
+from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -25,7 +23,7 @@ from orbiter.memory.model.validation import to_utc
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["Codec", "must_be_object", "short_repr", "to_json"]
+__all__ = ["Codec", "dump_bytes", "must_be_object", "short_repr", "to_json"]
 
 _MAX_REPR = 200
 
@@ -46,29 +44,14 @@ def must_be_object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _dump_float(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"must be JSON, and {value} is not")
-    return value
+def dump_bytes(value: bytes) -> str:
+    """Return the base64 of *value*; no other text stands for bytes."""
+    return b64encode(value).decode()
 
 
-_DUMPS: dict[Any, Callable[[Any], Any]] = {
-    Enum: attrgetter("value"),
-    (str, int, type(None)): lambda value: value,
-    float: _dump_float,
-    MemoryItem: dump_item,
-    MemoryMetadata: lambda scope: scope.model_dump(mode="json"),
-    datetime: lambda instant: to_utc(instant).isoformat(timespec="microseconds"),
-    timedelta: timedelta.total_seconds,
-    (bytes, bytearray, memoryview): lambda value: b64encode(value).decode(),
-}
-
-
+@singledispatch
 def to_json(value: Any) -> Any:
     """Return *value* as plain JSON values; `ValueError` if it cannot be said in JSON."""
-    for kind, dump in _DUMPS.items():
-        if isinstance(value, kind):
-            return dump(value)
     from orbiter.memory.wire.results import getters_of  # noqa: PLC0415 - which stands on this
 
     if (getters := getters_of(value.__class__)) is not None:
@@ -77,9 +60,37 @@ def to_json(value: Any) -> Any:
         if odd := [name for name in value if not isinstance(name, str)]:
             raise ValueError(f"must be JSON, and the key {short_repr(odd[0])} is not a string")
         return {name: to_json(inner) for name, inner in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
         return [to_json(inner) for inner in value]
     raise ValueError(f"must be JSON, and a `{type(value).__name__}` is not: {short_repr(value)}")
+
+
+@to_json.register(str)
+@to_json.register(int)
+@to_json.register(type(None))
+def _(value: Any) -> Any:
+    return value
+
+
+@to_json.register
+def _(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"must be JSON, and {value} is not")
+    return value
+
+
+@to_json.register
+def _(value: datetime) -> str:
+    return to_utc(value).isoformat(timespec="microseconds")
+
+
+@to_json.register
+def _(value: MemoryMetadata) -> dict[str, Any]:
+    return value.model_dump(mode="json")
+
+
+to_json.register(MemoryItem, dump_item)
+to_json.register(timedelta, timedelta.total_seconds)
 
 
 @dataclass(frozen=True)

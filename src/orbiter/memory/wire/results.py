@@ -28,7 +28,7 @@ from typing_extensions import TypedDict, get_original_bases
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.serialization import load_item
-from orbiter.memory.wire.codecs import Codec, must_be_object
+from orbiter.memory.wire.codecs import Codec, dump_bytes, must_be_object
 from orbiter.memory.wire.leaf_types import LEAVES, Memory, read_by
 
 if TYPE_CHECKING:
@@ -47,8 +47,15 @@ _HOMES = {
     "model.reports": ("ConversationInfo", "Erasure", "ItemVersion", "StoreStats", "Verification"),
     "model.trust": ("Trust",),
     "model.value_counts": ("UserInfo", "UserOrder", "ValueCount"),
-    "recall": ("Excluded", "Explanation", "Hit", "Reason", "RecallMode", "RecallResult"),
-    "recall._hits": ("Reranking",),
+    "recall": (
+        "Excluded",
+        "Explanation",
+        "Hit",
+        "Reason",
+        "RecallMode",
+        "RecallResult",
+        "Reranking",
+    ),
 }
 """The modules of what signatures name for type checkers alone."""
 
@@ -101,11 +108,15 @@ def hints_of(annotated: Any) -> dict[str, Any]:
     return get_type_hints(annotated, localns=_Names(MemoryItem=MemoryItem))
 
 
+def _types_of(annotations: dict[str, str]) -> dict[str, Any]:
+    return hints_of(type("", (), {"__annotations__": annotations}))
+
+
 @cache
 def _fields_of(kind: type) -> dict[str, Any] | None:
     """Return the fields of a class with their types; `None` if it does not cross as an object."""
     if (listed := _LISTS.get(kind.__name__)) is not None:
-        return hints_of(type(kind.__name__, (), {"__annotations__": listed}))
+        return _types_of(listed)
     if not is_dataclass(kind):
         return None
     hints = hints_of(kind)
@@ -115,13 +126,20 @@ def _fields_of(kind: type) -> dict[str, Any] | None:
     return found
 
 
+def _bytes_getter(name: str) -> Callable[[Any], str]:
+    return lambda value: dump_bytes(getattr(value, name))
+
+
 @cache
 def getters_of(kind: type) -> dict[str, Callable[[Any], Any]] | None:
     """Return what reads each field of an object of this class; `None` if it crosses otherwise."""
     own = _fields_of(kind)
     if own is None:
         return None
-    getters: dict[str, Callable[[Any], Any]] = {name.lstrip("_"): attrgetter(name) for name in own}
+    getters: dict[str, Callable[[Any], Any]] = {
+        name.lstrip("_"): _bytes_getter(name) if hint is bytes else attrgetter(name)
+        for name, hint in own.items()
+    }
     if issubclass(kind, list | dict):
         name = "messages" if kind.__name__ == "ProviderMessages" else next(iter(own))
         getters[name] = dict if issubclass(kind, dict) else list
@@ -164,8 +182,8 @@ def _object_type(kind: type) -> Any:
         name for name in own if name in taken and taken[name].default is Parameter.empty
     }
     hinted = {name.lstrip("_"): (wire_type(hint), name in needed) for name, hint in own.items()}
-    for name, (hint, _) in _COMPUTED.get(kind.__name__, {}).items():
-        hinted[name] = (wire_type(eval(hint, {}, _Names())), False)  # noqa: S307 - ours
+    computed = {name: hint for name, (hint, _) in _COMPUTED.get(kind.__name__, {}).items()}
+    hinted |= {name: (wire_type(hint), False) for name, hint in _types_of(computed).items()}
     if kind.__name__ == "Context":
         hinted["items"] = (tuple[_SentItem, ...], True)
     typed = {name: hint if needs else NotRequired[hint] for name, (hint, needs) in hinted.items()}

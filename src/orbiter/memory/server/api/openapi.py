@@ -1,11 +1,15 @@
-"""The OpenAPI 3.1 document, generated from the table of calls."""
+"""The OpenAPI 3.1 document, generated from the calls and their types."""
 
 import inspect
 import re
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from orbiter.memory import __version__, agent
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.tasks.read_from import READ_SOURCES
 from orbiter.memory.wire import (
     OPERATIONS,
@@ -17,6 +21,7 @@ from orbiter.memory.wire import (
     Param,
     Target,
 )
+from orbiter.memory.wire.leaf_types import Instant
 from orbiter.memory.wire.operations import HANDLES
 
 __all__ = ["OTHER_PATHS", "document"]
@@ -104,61 +109,119 @@ _PROBLEMS = {
     503: "The store does not respond.",
     504: "It took too long.",
 }
-_SCOPE = ("user_id", "session_id", "task_id", "agent_id")
 
 
 _STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
-JOB: dict[str, Any] = {
-    "type": "object",
-    "title": "Job",
-    "description": "A long-running call: its progress, and at the end its result or error.",
-    "required": ["id", "call", "owner", "state", "progress", "created_at", "ended_at", "problem"],
-    "properties": {
-        "id": {"type": "string"},
-        "call": {"type": "string", "description": "Such as `memory.erase`."},
-        "owner": {
-            "type": ["string", "null"],
-            "description": "The id of the key that started it; `null` on a server without keys.",
-        },
-        "state": {"enum": ["queued", "running", "done", "failed"]},
-        "progress": {
-            "type": "object",
-            "required": ["done", "total"],
-            "properties": {
-                "done": {"type": "integer"},
-                "total": {"type": ["integer", "null"], "description": "`null` if not known."},
-            },
-        },
-        "created_at": {"type": "string", "format": "date-time"},
-        "ended_at": {"type": ["string", "null"], "format": "date-time"},
-        "report": {"description": "The result of the call, once it is done."},
-        "problem": {
-            "anyOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "null"}],
-            "description": "The error of the call, if it failed.",
-        },
-    },
-}
+
+
+class Problem(TypedDict):
+    """RFC 9457; `attributes` and `errors` let a client raise the same error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    attributes: NotRequired[dict[str, object]]
+    errors: NotRequired[list[dict[str, object]]]
+
+
+class Progress(TypedDict):
+    """How far a job is."""
+
+    done: int
+    total: Annotated[int | None, Field(description="`null` if not known.")]
+
+
+class Job(TypedDict):
+    """A long-running call: its progress, and at the end its result or error."""
+
+    id: str
+    call: Annotated[str, Field(description="Such as `memory.erase`.")]
+    owner: Annotated[
+        str | None,
+        Field(description="The id of the key that started it; `null` on a server without keys."),
+    ]
+    state: Literal["queued", "running", "done", "failed"]
+    progress: Progress
+    created_at: Instant
+    ended_at: Instant | None
+    report: NotRequired[
+        Annotated[object, Field(description="The result of the call, once it is done.")]
+    ]
+    problem: Annotated[Problem | None, Field(description="The error of the call, if it failed.")]
+
+
+def _param(name: str, place: str, description: str, **schema: Any) -> dict[str, Any]:
+    kind = schema or {"type": "string"}
+    needed = place == "path"
+    named = {"name": name, "in": place, "required": needed, "description": description}
+    return {**named, "schema": kind}
+
+
+def _text(name: str, description: str) -> dict[str, Any]:
+    return _param(name, "query", description)
+
+
+_NAME = {"type": "string", "minLength": 1}
 _JOB_REF = {"$ref": "#/components/schemas/Job"}
-_JOB_ID = {
-    "name": "job_id",
-    "in": "path",
-    "required": True,
-    "description": "The id of the job.",
-    "schema": {"type": "string", "minLength": 1},
-}
-PREFER: dict[str, Any] = {
-    "name": "Prefer",
-    "in": "header",
-    "required": False,
-    "description": "RFC 7240: `respond-async` returns at once, `wait=10` waits up to ten seconds.",
-    "schema": {"type": "string"},
-}
+_JOB_ID = _param("job_id", "path", "The id of the job.", **_NAME)
+_PREFER = _param(
+    "Prefer",
+    "header",
+    "RFC 7240: `respond-async` returns at once, `wait=10` waits up to ten seconds.",
+)
+_ONCE = _param(
+    "Idempotency-Key",
+    "header",
+    "Carried out once for each key; another request with the same key is a 422.",
+    **_NAME,
+)
+_UNLESS = _param(
+    "If-None-Match",
+    "header",
+    "The `ETag` that the client has; if it is still current, the answer is 304.",
+)
+_SCOPE = [
+    *(
+        _param(name, "query", f"The {name.removesuffix('_id')} of the scope.", **_NAME)
+        for name in SCOPE_FIELDS
+    ),
+    _param(
+        "everyone",
+        "query",
+        "Everyone's memories; needs an administrator's key.",
+        type="boolean",
+    ),
+    _param(
+        "name",
+        "query",
+        "What people call the user, where the id does not tell; for recall.",
+        **_NAME,
+    ),
+    _param(
+        "by",
+        "query",
+        "The actor, for `history` and the audit log; needs an administrator's key.",
+        **_NAME,
+    ),
+    _param(
+        "read_from",
+        "query",
+        "`replica` lets a replica of the store answer what only reads.",
+        type="string",
+        enum=[*READ_SOURCES],
+    ),
+]
+"""Whose memories a request is about, and who acts."""
+
+_SCOPE_REFS = [{"$ref": f"#/components/parameters/{each['name']}"} for each in _SCOPE]
 
 
 @cache
 def document() -> dict[str, Any]:
     """Return the document."""
-    schemas: dict[str, Any] = {"Problem": _problem_schema(), "Job": JOB}
+    schemas: dict[str, Any] = {}
+    _schema(Codec(Job), schemas)
     paths: dict[str, dict[str, Any]] = {}
     for operation in (*OPERATIONS, *REST_ONLY):
         described = paths.setdefault(f"/v1/{operation.path}", {})
@@ -184,7 +247,7 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": schemas,
             "responses": _problem_responses(),
-            "parameters": {each["name"]: each for each in _scope_parameters()},
+            "parameters": {each["name"]: each for each in _SCOPE},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {
@@ -198,7 +261,7 @@ def document() -> dict[str, Any]:
 
 
 def _other(call: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
-    params = [*call.get("parameters", []), *(_scope_refs() if has_scope else [])]
+    params = [*call.get("parameters", []), *(_SCOPE_REFS if has_scope else [])]
     codes = (400, 401, 403, 413, 422, 429) if has_scope else (401, 403, 429)
     codes = (*codes, 400, 404, 422) if call["operationId"].startswith("job") else codes
     responses = {**call["responses"], **_problem_refs(*codes)}
@@ -216,27 +279,17 @@ def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
         "x-role": operation.role,
     }
     if operation.target not in ("memory", "audit"):
-        described["parameters"] += _scope_refs()
+        described["parameters"] += _SCOPE_REFS
     if any(each.name == "idempotency_key" for each in operation.params):
-        described["parameters"].append(_once())
+        described["parameters"].append(_ONCE)
     if operation.id == "scope.get":
-        described["parameters"].append(_unless())
+        described["parameters"].append(_UNLESS)
     if operation.is_long:
-        described["parameters"] += [PREFER, _once()]
+        described["parameters"] += [_PREFER, _ONCE]
     body = [each for each in operation.params if each.place == "body"]
     if operation.verb not in ("GET", "DELETE"):
         described["requestBody"] = _body(operation, body, schemas)
     return described
-
-
-def _unless() -> dict[str, Any]:
-    return {
-        "name": "If-None-Match",
-        "in": "header",
-        "required": False,
-        "description": "The `ETag` that the client has; if it is still current, the answer is 304.",
-        "schema": {"type": "string"},
-    }
 
 
 def _id(operation: Operation) -> str:
@@ -268,24 +321,14 @@ def _parameter(param: Param, schemas: dict[str, Any]) -> dict[str, Any]:
         "description": _DESCRIPTIONS[param.wire_name],
     }
     # A query has no `null`: what is not said is left out.
-    schema = _not_null(schema)
+    some = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    schema = some[0] if len(some) == 1 else {**schema, **({"anyOf": some} if some else {})}
     if param.place == "path":
         schema = {**schema, "minLength": 1}
     if param.place == "query" and schema.get("type") in (None, "object"):
         # An object is JSON in one parameter.
         return {**described, "content": {"application/json": {"schema": schema}}}
     return {**described, "schema": schema}
-
-
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return {**schema, "type": next(each for each in kind if each != "null")}
-    some = schema.get("anyOf")
-    if some and {"type": "null"} in some:
-        left = [each for each in some if each != {"type": "null"}]
-        return left[0] if len(left) == 1 else {**schema, "anyOf": left}
-    return schema
 
 
 def _body(operation: Operation, params: list[Param], schemas: dict[str, Any]) -> dict[str, Any]:
@@ -352,72 +395,6 @@ def _problem_responses() -> dict[str, Any]:
     return responses
 
 
-def _problem_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "title": "Problem",
-        "description": "RFC 9457; `attributes` and `errors` let a client raise the same error.",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"type": "string"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-            "attributes": {"type": "object"},
-            "errors": {"type": "array", "items": {"type": "object"}},
-        },
-    }
-
-
-def _once() -> dict[str, Any]:
-    return {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "description": "Carried out once for each key; another request with the same key is a 422.",
-        "schema": {"type": "string", "minLength": 1},
-    }
-
-
-def _scope_parameters() -> list[dict[str, Any]]:
-    some = {"type": "string", "minLength": 1}
-    named = [
-        {**_text(name, f"The {name.removesuffix('_id')} of the scope."), "schema": some}
-        for name in _SCOPE
-    ]
-    everyone = {
-        "name": "everyone",
-        "in": "query",
-        "description": "Everyone's memories; needs an administrator's key.",
-        "schema": {"type": "boolean"},
-    }
-    by = {
-        "name": "by",
-        "in": "query",
-        "description": "The actor, for `history` and the audit log; needs an administrator's key.",
-        "schema": some,
-    }
-    name = {
-        "name": "name",
-        "in": "query",
-        "description": "What people call the user, where the id does not tell; for recall.",
-        "schema": some,
-    }
-    source = _text("read_from", "`replica` lets a replica of the store answer what only reads.")
-    return [
-        *named,
-        everyone,
-        name,
-        by,
-        {**source, "schema": {"type": "string", "enum": [*READ_SOURCES]}},
-    ]
-
-
-def _scope_refs() -> list[dict[str, Any]]:
-    names = (*_SCOPE, "everyone", "name", "by", "read_from")
-    return [{"$ref": f"#/components/parameters/{name}"} for name in names]
-
-
 def _schema(codec: Codec, schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of *codec*; what several have in common goes to *schemas*."""
     schema = codec.schema("#/components/schemas/{model}")
@@ -430,10 +407,6 @@ def _schema(codec: Codec, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _answer(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"description": description, "content": {media: {"schema": schema or {}}}}
-
-
-def _text(name: str, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": "string"}}
 
 
 JOB_PATHS: dict[str, dict[str, Any]] = {
@@ -458,7 +431,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "job",
             "summary": "One job, with its report once it is done; `Prefer: wait=10` waits for it.",
-            "parameters": [_JOB_ID, PREFER],
+            "parameters": [_JOB_ID, _PREFER],
             "responses": {"200": _answer("The job.", "application/json", _JOB_REF)},
         },
         "delete": {
