@@ -75,7 +75,7 @@ async def saying(said: bytes, *, pause: float | None = None) -> AsyncIterator[Re
         b"HTTP/1.1 200 OK\r\nContent-Length: minus one\r\n\r\n",
         b"nothing of the kind\r\n\r\n",
     ],
-    ids=range(12),
+    ids=[str(place) for place in range(12)],
 )
 async def test_what_is_no_answer_is_told_as_none(said: bytes) -> None:
     async with saying(said) as memory:

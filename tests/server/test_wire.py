@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from pydantic import ValidationError
+from tests.rows import each_row
 
 from orbiter.memory import agent, errors
 from orbiter.memory.agent import AgentMemory, Page
@@ -256,7 +257,7 @@ def test_a_kind_that_one_side_does_not_know_keeps_all_its_fields() -> None:
     assert back.own == [1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"memory_type": "human", "content": 5},
@@ -340,7 +341,7 @@ def test_a_path_holds_any_id_as_one_segment() -> None:
         write_call(operations_of("scope")["get"], {"item_id": ""})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "given", "words"),
     [
         ("remember", {"what": object()}, "cannot be stored"),
@@ -356,7 +357,7 @@ def test_what_cannot_be_sent_is_refused_by_name(
         write_call(operations_of("scope")[call], given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "sent"),
     [
         ("created_at", "31 May 2024"),
@@ -383,7 +384,7 @@ def test_what_is_not_what_it_must_be_is_refused_by_name(name: str, sent: object)
 
 
 @pytest.mark.parametrize("name", ["created_at", "expires"])
-@pytest.mark.parametrize(
+@each_row(
     ("sent", "hour"),
     [("2024-05-31", 0), ("2024-05-31T12:00", 12), ("2024-05-31T14:00:00+02:00", 12)],
 )
@@ -394,7 +395,7 @@ def test_a_time_is_read_as_in_python(name: str, sent: str, hour: int) -> None:
     assert load_param(param, sent) == datetime(2024, 5, 31, hour, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("sent", ["other", None, 3, []])
+@each_row("sent", ["other", None, 3, []])
 def test_a_format_that_is_none_is_refused_as_in_a_call(sent: object) -> None:
     param = operations_of("chat")["messages"].params[0]
 
@@ -403,7 +404,7 @@ def test_a_format_that_is_none_is_refused_as_in_a_call(sent: object) -> None:
             way(sent)
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {"a": {1}}, {"a": b"x"}, {"a": float("nan")}, object()])
+@each_row("value", [{1: 2}, {"a": {1}}, {"a": b"x"}, {"a": float("nan")}, object()])
 def test_a_value_that_no_fact_can_have_is_refused(value: object) -> None:
     with pytest.raises(QueryError, match="`value`"):
         write_call(operations_of("facts")["put"], {"key": "k", "value": value})
@@ -444,7 +445,7 @@ def _raised() -> list[Exception]:
     return [special.get(name) or getattr(errors, name)("words ü") for name in errors.__all__]
 
 
-@pytest.mark.parametrize("error", _raised(), ids=lambda error: type(error).__name__)
+@each_row("error", _raised(), ids=lambda error: type(error).__name__)
 def test_an_error_is_raised_again_as_it_was(error: Exception) -> None:
     status, problem = dump_error(error)
 
@@ -457,9 +458,7 @@ def test_an_error_is_raised_again_as_it_was(error: Exception) -> None:
     assert problem["type"].endswith(type(error).__name__)
 
 
-@pytest.mark.parametrize(
-    "given", [{"content": 5}, {"content": "\0"}, {}, {"content": "x", "no": 1}]
-)
+@each_row("given", [{"content": 5}, {"content": "\0"}, {}, {"content": "x", "no": 1}])
 def test_a_refused_item_is_told_field_by_field(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
         HumanMemory(**given)
@@ -480,7 +479,7 @@ def test_an_error_of_anybody_else_tells_nothing() -> None:
     assert isinstance(load_error(status, problem), errors.MemoryConnectionError)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind"),
     [
         (401, errors.AccessError),

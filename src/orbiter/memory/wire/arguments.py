@@ -86,13 +86,15 @@ def _bound(name: str) -> Codec:
 
 
 def _dump_expires(value: Any) -> Any:
-    if isinstance(value, timedelta) and abs(value.total_seconds()) > _MAX_SECONDS:
-        from orbiter.memory.agent.inputs import read_end  # noqa: PLC0415 - hardly ever
+    if value == "never":
+        return value
+    if not isinstance(value, timedelta):
+        return _dump_time(value)
+    if abs(value.total_seconds()) <= _MAX_SECONDS:
+        return value.total_seconds()
+    from orbiter.memory.agent.inputs import read_end  # noqa: PLC0415 - hardly ever
 
-        return to_json(read_end(value))
-    if value != "never" and not isinstance(value, timedelta | datetime):
-        raise QueryError(f"`expires` must be a datetime or a timedelta, not {short_repr(value)}")
-    return to_json(value)
+    return to_json(read_end(value))
 
 
 def _load_expires(value: Any) -> Any:
@@ -101,20 +103,27 @@ def _load_expires(value: Any) -> Any:
     seconds = value
     if isinstance(value, str):
         span = read_span(value)
-        try:
-            return _load_time(value) if span is None else span
-        except ValueError:
-            seconds = None
+        if span is None:
+            return _load_end(value)
+        seconds = span.total_seconds()
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
-        raise ValueError(  # noqa: TRY004 - one family
-            "must be a time such as `2027-01-31T12:00:00Z`, a day, seconds from now as a number, "
-            f"or a span such as `30d`, `12h` or `2w`, not {short_repr(value)}"
-        )
+        raise ValueError(f"{_END}, not {short_repr(value)}")  # noqa: TRY004 - one family
     if not abs(seconds) <= _MAX_SECONDS:
         raise QueryError(f"`expires` is out of range: {short_repr(value)}")
     return timedelta(seconds=seconds)
 
 
+def _load_end(text: str) -> datetime:
+    try:
+        return _load_time(text)
+    except ValueError:
+        raise ValueError(f"{_END}, not {short_repr(text)}") from None
+
+
+_END = (
+    "must be a time such as `2027-01-31T12:00:00Z`, a day, seconds from now as a number, or a span "
+    "such as `30d`, `12h` or `2w`"
+)
 _EXPIRES = _described(
     description=(
         "When it expires: a time, seconds from now, a span such as `30d`, or, in an update, "
@@ -142,10 +151,9 @@ def _dump_given(value: Any) -> Any:
 
     if not isinstance(value, Mapping):
         check_readable(value)
+    message = as_message(value)
     try:
-        return check_json(_with_lists(as_message(value)), max_bytes=MAX_NATIVE)
-    except QueryError:
-        raise
+        return check_json(_with_lists(message), max_bytes=MAX_NATIVE)
     except ValueError as exc:
         raise ValueError(f"cannot be sent: {exc}") from None
 
@@ -209,7 +217,7 @@ def _dump_messages(value: Any) -> Any:
     return _dump_things(value) if is_list else _dump_given(value)
 
 
-_GIVEN_HINT = Annotated[
+_Given = Annotated[
     object,
     WithJsonSchema(
         {
@@ -217,17 +225,14 @@ _GIVEN_HINT = Annotated[
             "description": (
                 "A string, a provider's message, or a memory, which has a `memory_type`."
             ),
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "object", "minProperties": 1},
-            ],
+            "anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "minProperties": 1}],
         }
     ),
 ]
-_GIVEN = Codec(_GIVEN_HINT, dump_value=_dump_given, load_value=_load_given)
-_THINGS = Codec(list[_GIVEN_HINT], dump_value=_dump_things, load_value=_load_things)
+_GIVEN = Codec(_Given, dump_value=_dump_given, load_value=_load_given)
+_THINGS = Codec(list[_Given], dump_value=_dump_things, load_value=_load_things)
 _MESSAGES = Codec(
-    _GIVEN_HINT | list[_GIVEN_HINT],
+    _Given | list[_Given],
     dump_value=_dump_messages,
     load_value=lambda value: (_load_things if isinstance(value, list) else _load_given)(value),
 )
