@@ -22,7 +22,7 @@ from orbiter.memory.errors import EmptyFilterError, QueryError
 from orbiter.memory.model.episode import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.wire.result_codecs import ERASURE
+from orbiter.memory.wire import operations_of
 
 CANARIES = ("gingerbreadtrombone", "Quittenmarmelade", "zeppelinwhisper", "activityharmonium")
 
@@ -218,11 +218,12 @@ async def test_a_server_sends_the_report_that_the_library_makes(tmp_path: Path) 
 
         done = await memory.erase(user_id="ann")
 
-    sent = ERASURE.dump(done)
+    report = operations_of("memory")["erase"].returns
+    sent = report.dump(done)
     (copy,) = done.not_searched
     assert f"`{tmp_path}/a.db.replaced-1`" in copy
     assert sent == json.loads(json.dumps(done.to_dict()))
-    assert ERASURE.load(sent) == done
+    assert report.load(sent) == done
     assert not any("call `" in each or "()" in each for each in done.problems)
 
 

@@ -86,7 +86,7 @@ def ask(http: httpx.AsyncClient, operation: Operation, **headers: str) -> Any:
 
 def test_every_call_that_may_take_long_takes_progress() -> None:
     assert {each.id for each in LONG} == {
-        "memory.erase", "memory.verify", "memory.reindex", "memory.settle", "scope.forget",
+        "memory.erase", "memory.verify", "memory.reindex", "memory.flush", "scope.forget",
         "scope.evict", "scope.duplicates", "scope.quarantine", "scope.release", "scope.undo",
         "audit.verify",
     }  # fmt: skip

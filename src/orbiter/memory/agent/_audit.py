@@ -54,7 +54,7 @@ class AuditLog(Handle):
             )
         return store
 
-    @operation("audit.entries")
+    @operation("audit.entries", "GET audit", role="admin", answer="entries")
     async def entries(  # noqa: PLR0913 - each narrows it down
         self,
         *,
@@ -100,7 +100,14 @@ class AuditLog(Handle):
             )
         return entries
 
-    @operation("audit.verify")
+    @operation(
+        "audit.verify",
+        "POST audit/verify",
+        role="admin",
+        is_heavy=True,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def verify(
         self, *, head: str | None = None, progress: Progress | None = None
     ) -> AuditVerification:
@@ -113,7 +120,7 @@ class AuditLog(Handle):
         with track(progress):
             return await (await self._store()).verify_audit(head=head)
 
-    @operation("audit.head")
+    @operation("audit.head", "GET audit/head", role="admin", answer="head")
     async def head(self) -> str:
         """Return the hash of the last entry. Keep it where nobody who can write here can."""
         return await (await self._store()).audit_head()

@@ -141,7 +141,13 @@ class Chat(ScopedHandle):
 
     # Writing
 
-    @operation("chat.add")
+    @operation(
+        "chat.add",
+        "POST chats/{chat_id}/messages",
+        role="write",
+        status=201,
+        is_safe_to_repeat=False,
+    )
     async def add(
         self,
         what: Given | Sequence[Given],
@@ -221,7 +227,7 @@ class Chat(ScopedHandle):
 
     # Reading
 
-    @operation("chat.items")
+    @operation("chat.items", "GET chats/{chat_id}/items")
     async def items(
         self,
         *,
@@ -247,7 +253,7 @@ class Chat(ScopedHandle):
             )
         )
 
-    @operation("chat.messages")
+    @operation("chat.messages", "GET chats/{chat_id}/messages")
     async def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
     ) -> ProviderMessages:
@@ -296,7 +302,7 @@ class Chat(ScopedHandle):
 
     # What a model is shown
 
-    @operation("chat.context")
+    @operation("chat.context", "POST chats/{chat_id}/context")
     async def context(
         self,
         task: str | None = None,
@@ -416,13 +422,13 @@ class Chat(ScopedHandle):
             return with_more(hits, more)
         return hits
 
-    @operation("chat.summary")
+    @operation("chat.summary", "GET chats/{chat_id}/summary", answer="summary")
     async def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
         current = await self._chats.summaries.find(await self._store(), self._scope)
         return None if current is None else current.content
 
-    @operation("chat.summarize")
+    @operation("chat.summarize", "POST chats/{chat_id}/summary", role="write", answer="summary")
     async def summarize(self) -> str | None:
         """Summarize all but the newest messages now; return the summary, if there is one.
 
@@ -439,8 +445,15 @@ class Chat(ScopedHandle):
         name = await self._fork(at, chat_id=chat_id)
         return Chat(self._session, self._handle, name)
 
-    @operation("chat.fork")
-    async def _fork(self, at: str | MemoryItem, *, chat_id: str | None) -> str:
+    @operation(
+        "chat.fork",
+        "POST chats/{chat_id}/fork",
+        role="write",
+        answer="chat_id",
+        status=201,
+        is_safe_to_repeat=False,
+    )
+    async def _fork(self, at: str | MemoryItem, *, chat_id: str | None = None) -> str:
         """Make the new chat; return what it is called."""
         store = await self._store()
         place = at.id if isinstance(at, MemoryItem) else at

@@ -91,7 +91,7 @@ class FactsView(ScopedHandle):
 
     # Reading
 
-    @operation("facts.get")
+    @operation("facts.get", "GET facts/{key}", is_absent_404=True)
     async def get(
         self, key: str, *, as_of: Time | None = None, known_at: Time | None = None
     ) -> FactMemory | None:
@@ -104,19 +104,19 @@ class FactsView(ScopedHandle):
             moment, known = self._moments(facts, as_of, known_at)
         return holding(facts, as_of=moment, known_at=known)
 
-    @operation("facts.all")
+    @operation("facts.all", "GET facts")
     async def all(self, *, as_of: Time | None = None, known_at: Time | None = None) -> FactDict:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
         facts = await self._read()
         moment, known = self._moments(facts, as_of, known_at)
         return FactDict(current(facts, as_of=moment, known_at=known))
 
-    @operation("facts.keys")
+    @operation("facts.keys", "GET fact-keys", answer="keys")
     async def keys(self) -> list[str]:
         """Return all keys of facts, also of those that have ended."""
         return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
 
-    @operation("facts.history")
+    @operation("facts.history", "GET facts/{key}/history")
     async def history(self, key: str) -> FactHistory:
         """Return every assertion in the order of recording, with the time for which it held.
 
@@ -125,12 +125,12 @@ class FactsView(ScopedHandle):
         require_text("key", key)
         return FactHistory(entries(await self._read(key), known_at=self._latest))
 
-    @operation("facts.conflicts")
+    @operation("facts.conflicts", "GET fact-conflicts", answer="conflicts")
     async def conflicts(self) -> list[FactConflict]:
         """Return the contradictions; `retract` one side, and a conflict is settled."""
         return conflicts_in(await self._read(), known_at=self._latest)
 
-    @operation("facts.drafts")
+    @operation("facts.drafts", "GET fact-drafts", answer="facts")
     async def drafts(self) -> list[FactMemory]:
         """Return the drafts to review, oldest first: `accept` or `discard` each."""
         facts = await self._read(status=MemoryStatus.DRAFT)

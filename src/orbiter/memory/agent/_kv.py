@@ -81,7 +81,9 @@ class KeyValue(ScopedHandle):
 
     # Several
 
-    @operation("kv.write")
+    @operation(
+        "kv.write", "POST kv/write", role="write", answer="versions", is_safe_to_repeat=False
+    )
     async def write(self, changes: Sequence[Put | Delete]) -> builtins.list[int]:
         """Make all changes in one step, or none; return the version that each put or deleted.
 
@@ -89,12 +91,12 @@ class KeyValue(ScopedHandle):
         """
         return await (await self._entries()).write(changes, scope=self._scope)
 
-    @operation("kv.get_many")
+    @operation("kv.get_many", "POST kv/get", answer="entries")
     async def get_many(self, names: Sequence[tuple[EntryPath, str]]) -> builtins.list[Entry | None]:
         """Return the entries of these paths and keys, in the order given."""
         return await (await self._entries()).get(names, scope=self._scope)
 
-    @operation("kv.touch")
+    @operation("kv.touch", "POST kv/touch", role="write", answer="count")
     async def touch(self, names: Sequence[tuple[EntryPath, str]]) -> int:
         """Have the `ttl` of entries begin again; return how many of them have one.
 
@@ -102,7 +104,7 @@ class KeyValue(ScopedHandle):
         """
         return await (await self._entries()).touch(names, scope=self._scope)
 
-    @operation("kv.list")
+    @operation("kv.list", "POST kv/list", answer="entries")
     async def list(
         self,
         path: EntryPath = (),
@@ -132,7 +134,7 @@ class KeyValue(ScopedHandle):
             limit=limit,
         )
 
-    @operation("kv.paths")
+    @operation("kv.paths", "POST kv/paths", answer="paths")
     async def paths(
         self,
         path: EntryPath = (),
@@ -147,7 +149,7 @@ class KeyValue(ScopedHandle):
 
     # A log
 
-    @operation("kv.append")
+    @operation("kv.append", "POST kv/append", role="write", answer="keys", is_safe_to_repeat=False)
     async def append(
         self,
         path: EntryPath,
@@ -164,12 +166,12 @@ class KeyValue(ScopedHandle):
             path, values, scope=self._scope, ttl=check_ttl(ttl)
         )
 
-    @operation("kv.pop")
+    @operation("kv.pop", "POST kv/pop", role="write", answer="entry", is_safe_to_repeat=False)
     async def pop(self, path: EntryPath) -> Entry | None:
         """Remove the last entry of a path for good, and return it."""
         return await (await self._entries()).pop(path, scope=self._scope)
 
-    @operation("kv.clear")
+    @operation("kv.clear", "POST kv/clear", role="write", answer="count")
     async def clear(self, path: EntryPath = ()) -> int:
         """Remove all entries at and below a path for good; return how many."""
         return await (await self._entries()).clear(path, scope=self._scope)

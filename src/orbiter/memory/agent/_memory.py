@@ -223,7 +223,14 @@ class AgentMemory(Handle):
 
     # Letting go
 
-    @operation("store.erase")
+    @operation(
+        "store.erase",
+        "POST erase",
+        role="admin",
+        is_safe_to_repeat=False,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def erase(
         self,
         user_id: ScopeId | None = None,
@@ -264,7 +271,7 @@ class AgentMemory(Handle):
 
     # Looking after the store
 
-    @operation("store.users")
+    @operation("store.users", "GET users", role="admin")
     async def users(
         self,
         *,
@@ -286,13 +293,20 @@ class AgentMemory(Handle):
         store = await self._core.opened(MemoryMetadata())
         return user_page(await counting_store(store).users(query), limit)
 
-    @operation("store.stats")
+    @operation("store.stats", "GET store/stats", role="admin")
     async def stats(self) -> "StoreStats":
         """Return how much the store holds, and how much is not indexed yet."""
         await self.init()
         return await self._maintained("`stats`").stats()
 
-    @operation("store.verify")
+    @operation(
+        "store.verify",
+        "POST store/verify",
+        role="admin",
+        is_heavy=True,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
     ) -> "Verification":
@@ -304,7 +318,15 @@ class AgentMemory(Handle):
         with track(progress):
             return await self._maintained("`verify`").verify(repair=repair)
 
-    @operation("store.reindex")
+    @operation(
+        "store.reindex",
+        "POST store/reindex",
+        role="admin",
+        answer="count",
+        is_heavy=True,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything again, as after a change of `embeddings`; return how many items.
 
@@ -347,7 +369,7 @@ class AgentMemory(Handle):
         self._core.prepare()
         return await store.restore_backup(path, progress=progress)
 
-    @operation("store.flush")
+    @operation("store.flush", "POST store/settle", role="admin", is_long=True, has_safe_report=True)
     async def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until background work is done: summaries, indexes and vectors.
 

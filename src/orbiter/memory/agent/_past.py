@@ -59,7 +59,7 @@ class PastMemory(ScopedHandle):
         """What was true then, as it was known then."""
         return FactsView(self._session, known_at=self._moment)
 
-    @operation("past.get")
+    @operation("past.get", "GET past/memories/{item_id}", is_absent_404=True)
     async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
         store = await self._versions()
@@ -68,7 +68,7 @@ class PastMemory(ScopedHandle):
         )
         return items[0] if items else None
 
-    @operation("past.list")
+    @operation("past.list", "POST past/memories/query", also="GET past/memories")
     async def list(
         self,
         *,
@@ -110,7 +110,7 @@ class PastMemory(ScopedHandle):
             if cursor is None:
                 return
 
-    @operation("past.recall")
+    @operation("past.recall", "POST past/recall")
     async def recall(
         self,
         query: str,

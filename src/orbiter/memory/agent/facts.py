@@ -69,7 +69,7 @@ class Facts(FactsView):
 
     # Changing
 
-    @operation("facts.put")
+    @operation("facts.put", "PUT facts/{key}", role="write")
     async def put(
         self,
         key: str,
@@ -131,7 +131,9 @@ class Facts(FactsView):
         self._core.events.emit_items("remembered", [made])
         return made
 
-    @operation("facts.end")
+    @operation(
+        "facts.end", "POST facts/{key}/end", role="write", answer="fact", is_safe_to_repeat=False
+    )
     async def end(
         self, key: str, *, at: Time | None = None, source: Source | None = None
     ) -> FactMemory | None:
@@ -162,7 +164,13 @@ class Facts(FactsView):
         self._core.events.emit_items("remembered", [made])
         return made
 
-    @operation("facts.revert")
+    @operation(
+        "facts.revert",
+        "POST facts/{key}/revert",
+        role="write",
+        answer="fact",
+        is_safe_to_repeat=False,
+    )
     async def revert(self, key: str) -> FactMemory | None:
         """Retract what was said last of *key*; return what is true of it now.
 
@@ -193,7 +201,7 @@ class Facts(FactsView):
         await store.add(twin, expected_version=said.version)
         self._core.events.emit_items("updated", [twin])
 
-    @operation("facts.retract")
+    @operation("facts.retract", "POST assertions/{fact_id}/retract", role="write")
     async def retract(self, fact_id: ItemRef) -> FactMemory:
         """Retract an assertion that was wrong: as known from now on, it was never valid."""
         store = await self._store()
@@ -212,7 +220,7 @@ class Facts(FactsView):
 
     # Reviewing
 
-    @operation("facts.accept")
+    @operation("facts.accept", "POST fact-drafts/{fact_id}/accept", role="write")
     async def accept(self, fact_id: ItemRef) -> FactMemory:
         """Accept a draft as a fact, known from now on; return it.
 
@@ -250,7 +258,7 @@ class Facts(FactsView):
 
         return await self._change(store, draft.id, edit)
 
-    @operation("facts.discard")
+    @operation("facts.discard", "POST fact-drafts/{fact_id}/discard", role="write")
     async def discard(self, fact_id: ItemRef) -> FactMemory:
         """Discard a draft; the same messages do not propose it again."""
         store = await self._store()
@@ -266,7 +274,9 @@ class Facts(FactsView):
 
         return await self._change(store, stored.id, edit)
 
-    @operation("facts.propose")
+    @operation(
+        "facts.propose", "POST fact-drafts", role="write", answer="fact", is_safe_to_repeat=False
+    )
     async def propose(
         self,
         key: str,

@@ -19,6 +19,7 @@ from typing import (
     TypeVar,
 )
 
+from orbiter.memory.agent.endpoint import Endpoint
 from orbiter.memory.agent.hints import unknown_attribute
 from orbiter.memory.agent.keywords import (
     ArgumentReader,
@@ -48,6 +49,7 @@ __all__ = [
     "check_actor",
     "check_source",
     "check_user_name",
+    "endpoints_of",
     "operation",
     "scope_of",
     "session_of",
@@ -199,23 +201,20 @@ class ScopedHandle(Handle):
             raise unknown_attribute(self, name)
 
 
-def operation(
-    name: str,
-) -> Callable[
-    [Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]]],
-    Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
-]:
-    """Have the engine of its handle carry out the decorated method.
+class operation(Endpoint):  # noqa: N801 - a decorator
+    """Have the engine of its handle carry out the decorated method; say how a server offers it.
 
     *name* is that of its span; behind the last dot it is what the call is named on the wire.
     """
-    call = name.rpartition(".")[2]
-    readers: list[ArgumentReader] = []  # made when it is needed: importing is to cost nothing
 
-    def decorate(
-        method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
+    def __call__(
+        self, method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]]
     ) -> Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]]:
-        @traced(name)
+        """Return the call."""
+        call = self.name.rpartition(".")[2]
+        readers: list[ArgumentReader] = []  # made when it is needed: importing is to cost nothing
+
+        @traced(self.name)
         @wraps(method)
         def perform(
             handle: _HandleT, /, *args: _P.args, **kwargs: _P.kwargs
@@ -225,9 +224,19 @@ def operation(
             positional, keywords = readers[0].read(args, kwargs)
             return handle._engine.perform(handle, call, method, positional, keywords)  # noqa: SLF001 - its own module
 
+        perform.endpoint = self  # type: ignore[attr-defined]
         return perform
 
-    return decorate
+
+def endpoints_of(handle: type) -> dict[str, tuple[Endpoint, Callable[..., Any]]]:
+    """Return the calls of a class that a server offers, by what they are named on the wire."""
+    found: dict[str, tuple[Endpoint, Callable[..., Any]]] = {}
+    for base in handle.__mro__:
+        for method in vars(base).values():
+            endpoint = getattr(method, "endpoint", None)
+            if isinstance(endpoint, Endpoint) and endpoint.request:
+                found.setdefault(endpoint.name.rpartition(".")[2], (endpoint, method))
+    return found
 
 
 def session_of(handle: ScopedHandle) -> ScopeSession:

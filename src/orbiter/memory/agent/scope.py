@@ -141,7 +141,7 @@ class ScopedMemory(ScopedHandle):
 
     # Remembering
 
-    @operation("remember")
+    @operation("remember", "POST memories", role="write", status=201, is_safe_to_repeat=False)
     async def remember(  # noqa: PLR0913 - what may be kept with it
         self,
         what: Given,
@@ -205,7 +205,9 @@ class ScopedMemory(ScopedHandle):
         self._core.events.emit_items("updated", [joined])
         return joined
 
-    @operation("remember_many")
+    @operation(
+        "remember_many", "POST memories/batch", role="write", status=201, is_safe_to_repeat=False
+    )
     async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
         things: Iterable[Given],
@@ -264,7 +266,7 @@ class ScopedMemory(ScopedHandle):
     # Recalling
 
     @advised
-    @operation("recall")
+    @operation("recall", "POST recall")
     async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
         self,
         query: str = "",
@@ -331,12 +333,12 @@ class ScopedMemory(ScopedHandle):
 
     # Looking, changing, forgetting
 
-    @operation("get")
+    @operation("get", "GET memories/{item_id}", is_absent_404=True)
     async def get(self, item_id: ItemRef) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
         return await find(await self._store(), as_id(item_id), self._scope)
 
-    @operation("update")
+    @operation("update", "PATCH memories/{item_id}", role="write", is_safe_to_repeat=False)
     async def update(  # noqa: PLR0913 - what may be changed
         self,
         item_id: ItemRef,
@@ -380,7 +382,15 @@ class ScopedMemory(ScopedHandle):
         self._core.events.emit_items("updated", [item])
         return item
 
-    @operation("forget")
+    @operation(
+        "forget",
+        "POST forget",
+        role="write",
+        is_safe_to_repeat=False,
+        is_long=True,
+        short_with="item",
+        erases_with="permanently",
+    )
     async def forget(  # noqa: PLR0913 - the filters
         self,
         item: ItemRef | Sequence[ItemRef] | None = None,
@@ -448,7 +458,7 @@ class ScopedMemory(ScopedHandle):
             self._core.events.emit_items("forgotten", items)
         return ForgetResult(tuple(items), dry_run)
 
-    @operation("restore")
+    @operation("restore", "POST memories/{item_id}/restore", role="write", is_safe_to_repeat=False)
     async def restore(self, item_id: ItemRef, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
         store = await self._store()
@@ -458,7 +468,7 @@ class ScopedMemory(ScopedHandle):
         return item
 
     @advised
-    @operation("list")
+    @operation("list", "POST memories/query", also="GET memories")
     async def list(  # noqa: PLR0913 - the filters
         self,
         *,
@@ -507,7 +517,7 @@ class ScopedMemory(ScopedHandle):
 
     # The past
 
-    @operation("history")
+    @operation("history", "GET memories/{item_id}/history", is_absent_404=True)
     async def history(self, item_id: ItemRef) -> "VersionList":
         """Return every version of a memory, oldest first, also of a forgotten one."""
         from orbiter.memory.agent.results import VersionList  # noqa: PLC0415
@@ -538,7 +548,7 @@ class ScopedMemory(ScopedHandle):
 
         return Chat(self._session, self, chat_id)
 
-    @operation("chats")
+    @operation("chats", "GET chats")
     async def chats(
         self,
         *,
@@ -601,7 +611,7 @@ class ScopedMemory(ScopedHandle):
 
     # Counts and quality
 
-    @operation("count_by")
+    @operation("count_by", "POST counts", answer="counts")
     async def count_by(
         self,
         field: str,
@@ -629,7 +639,7 @@ class ScopedMemory(ScopedHandle):
             limit=limit,
         )
 
-    @operation("stats")
+    @operation("stats", "GET stats")
     async def stats(self) -> "ScopeStats":
         """Return how many memories there are in this scope."""
         from orbiter.memory.agent.results import ScopeStats  # noqa: PLC0415
@@ -701,7 +711,9 @@ class ScopedMemory(ScopedHandle):
 
     # Upkeep
 
-    @operation("evict")
+    @operation(
+        "evict", "POST evict", role="write", is_safe_to_repeat=False, is_heavy=True, is_long=True
+    )
     async def evict(
         self,
         *,
@@ -732,7 +744,7 @@ class ScopedMemory(ScopedHandle):
                 dry_run=dry_run,
             )
 
-    @operation("duplicates")
+    @operation("duplicates", "GET duplicates", answer="groups", is_heavy=True, is_long=True)
     async def duplicates(
         self, *, progress: Progress | None = None
     ) -> builtins.list[tuple[MemoryItem, ...]]:
@@ -745,7 +757,7 @@ class ScopedMemory(ScopedHandle):
         with track(progress):
             return await duplicates(self._session)
 
-    @operation("quarantine")
+    @operation("quarantine", "POST quarantine", role="write", is_safe_to_repeat=False, is_long=True)
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
     ) -> "ForgetResult":
@@ -760,7 +772,15 @@ class ScopedMemory(ScopedHandle):
         with track(progress):
             return await quarantine(self._session, source, dry_run=dry_run)
 
-    @operation("release")
+    @operation(
+        "release",
+        "POST release",
+        role="write",
+        answer="count",
+        is_safe_to_repeat=False,
+        is_long=True,
+        has_safe_report=True,
+    )
     async def release(self, source: str, *, progress: Progress | None = None) -> int:
         """Bring back what `quarantine` has hidden of *source*; return how many memories.
 
@@ -771,7 +791,7 @@ class ScopedMemory(ScopedHandle):
         with track(progress):
             return await release(self._session, source)
 
-    @operation("undo")
+    @operation("undo", "POST undo", role="write", is_safe_to_repeat=False, is_long=True)
     async def undo(
         self,
         source: str,

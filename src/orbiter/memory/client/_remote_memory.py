@@ -25,8 +25,8 @@ from orbiter.memory.client._transport import HTTPTransport, Request, RetryPolicy
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.wire import OPERATIONS, Operation
 from orbiter.memory.wire.calls import HELD_SCOPE
+from orbiter.memory.wire.operations import operations_of
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer import ExportResult, ImportResult
@@ -37,9 +37,6 @@ __all__ = ["RemoteEngine", "RemoteMemory"]
 _MEETING = 2.0
 """Seconds to wait for a server that is coming up; then the address is more likely wrong."""
 
-_OPERATIONS: dict[tuple[str, str], Operation] = {
-    (each.target, each.name): each for each in OPERATIONS
-}
 _ONLY_THERE = {
     "backup": (
         "which does not hand out its file; run `orbiter-memory backup` there, or write everything "
@@ -150,7 +147,7 @@ class RemoteEngine(MemoryEngine):
     ) -> Any:
         """Send a call; return or raise what the server does."""
         target, names = handle._address()  # noqa: SLF001 - for the engine alone
-        operation = _OPERATIONS.get((target, name))
+        operation = operations_of(target).get(name)
         if operation is None:
             if name in _ONLY_THERE:
                 raise UnsupportedError(f"{self!r} is on a server, {_ONLY_THERE[name]}")

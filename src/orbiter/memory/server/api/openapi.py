@@ -1,36 +1,80 @@
-"""The OpenAPI 3.1 document, generated from the table of calls."""
+"""The OpenAPI 3.1 document, generated from the calls and their types."""
 
 import inspect
 import re
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from orbiter.memory import __version__, agent
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.tasks.read_from import READ_SOURCES
 from orbiter.memory.wire import (
     OPERATIONS,
     REQUIRED,
     REST_ONLY,
     TARGET_PARAMS,
+    Codec,
     Operation,
     Param,
     Target,
 )
+from orbiter.memory.wire.leaf_types import Instant
+from orbiter.memory.wire.operations import HANDLES
 
 __all__ = ["OTHER_PATHS", "document"]
 
 
-_CLASSES: dict[Target, tuple[str, str]] = {
-    "memory": ("AgentMemory", "store"),
-    "scope": ("ScopedMemory", "memories"),
-    "chat": ("Chat", "chats"),
-    "facts": ("Facts", "facts"),
-    "past": ("PastMemory", "past"),
-    "past_facts": ("FactsView", "past"),
-    "audit": ("AuditLog", "audit"),
-    "kv": ("KeyValue", "key-value"),
+_TAGS: dict[Target, str] = {
+    "memory": "store",
+    "scope": "memories",
+    "chat": "chats",
+    "facts": "facts",
+    "past": "past",
+    "past_facts": "past",
+    "audit": "audit",
+    "kv": "key-value",
 }
-"""The class that has the calls of a target, and the tag they have in the document."""
+"""The tags that the calls of a target have in the document."""
+_DESCRIPTIONS = {
+    "If-Match": "The `ETag` that the memory must still have, or `*`.",
+    "action": "Only entries of this action, such as `added` or `erased`.",
+    "agent_id": "Only entries of this agent.",
+    "as_of": "Valid at this time; now if left out.",
+    "before": "The number of the last entry of a page, to get older ones.",
+    "by": "Only what this actor did.",
+    "budget": "At most this many tokens.",
+    "chat_id": "The id of the conversation.",
+    "cursor": "The `next` of the page before.",
+    "dedupe": "Return the memory that says the same, if there is one, instead of another.",
+    "dry_run": "Report what would be forgotten, and change nothing.",
+    "fact_id": "The id of the assertion or draft.",
+    "forgotten": "List forgotten memories instead, which `restore` can bring back.",
+    "format": "The provider whose messages to return.",
+    "item_id": "The id of the memory.",
+    "key": "The key of the fact, such as `home_city`.",
+    "known_at": "As known at this time; now if left out.",
+    "limit": "At most this many results.",
+    "memory_type": "Only memories of this type, such as `human` or `fact`.",
+    "moment": "The time in the past to read.",
+    "open_group": "What to do with tool calls that have no results yet.",
+    "order": "By `name`, by who was seen last (`recent`), or by who has most (`items`).",
+    "permanently": "Erase it for good, with its versions and what indexes hold; for an admin.",
+    "query": "Only memories that contain this text.",
+    "rounds": "Only the last rounds; each starts at a message of the user.",
+    "session_id": "Only entries of this session.",
+    "since": "Not before this time: ISO 8601, or as `3d`, `yesterday` or `last week`.",
+    "starts_with": "Only names that begin so.",
+    "status": "Only memories with this status.",
+    "task_id": "Only entries of this task.",
+    "until": "Until this time, written as `since`; a day or a phrase is included.",
+    "user_id": "Only entries of this user.",
+    "where": 'A filter on fields and `metadata.extra`, such as `{"price": {"$lt": 5}}`.',
+}
+"""What the parameters of paths, queries and headers mean: the same in every call."""
+
 _SUMMARIES = {
     ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",
     ("POST", "context"): "Return the context for a model: of a chat, or of memories alone.",
@@ -65,65 +109,123 @@ _PROBLEMS = {
     503: "The store does not respond.",
     504: "It took too long.",
 }
-_SCOPE = ("user_id", "session_id", "task_id", "agent_id")
 
 
 _STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
-JOB: dict[str, Any] = {
-    "type": "object",
-    "title": "Job",
-    "description": "A long-running call: its progress, and at the end its result or error.",
-    "required": ["id", "call", "owner", "state", "progress", "created_at", "ended_at", "problem"],
-    "properties": {
-        "id": {"type": "string"},
-        "call": {"type": "string", "description": "Such as `memory.erase`."},
-        "owner": {
-            "type": ["string", "null"],
-            "description": "The id of the key that started it; `null` on a server without keys.",
-        },
-        "state": {"enum": ["queued", "running", "done", "failed"]},
-        "progress": {
-            "type": "object",
-            "required": ["done", "total"],
-            "properties": {
-                "done": {"type": "integer"},
-                "total": {"type": ["integer", "null"], "description": "`null` if not known."},
-            },
-        },
-        "created_at": {"type": "string", "format": "date-time"},
-        "ended_at": {"type": ["string", "null"], "format": "date-time"},
-        "report": {"description": "The result of the call, once it is done."},
-        "problem": {
-            "anyOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "null"}],
-            "description": "The error of the call, if it failed.",
-        },
-    },
-}
+
+
+class Problem(TypedDict):
+    """RFC 9457; `attributes` and `errors` let a client raise the same error."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    attributes: NotRequired[dict[str, object]]
+    errors: NotRequired[list[dict[str, object]]]
+
+
+class Progress(TypedDict):
+    """How far a job is."""
+
+    done: int
+    total: Annotated[int | None, Field(description="`null` if not known.")]
+
+
+class Job(TypedDict):
+    """A long-running call: its progress, and at the end its result or error."""
+
+    id: str
+    call: Annotated[str, Field(description="Such as `memory.erase`.")]
+    owner: Annotated[
+        str | None,
+        Field(description="The id of the key that started it; `null` on a server without keys."),
+    ]
+    state: Literal["queued", "running", "done", "failed"]
+    progress: Progress
+    created_at: Instant
+    ended_at: Instant | None
+    report: NotRequired[
+        Annotated[object, Field(description="The result of the call, once it is done.")]
+    ]
+    problem: Annotated[Problem | None, Field(description="The error of the call, if it failed.")]
+
+
+def _param(name: str, place: str, description: str, **schema: Any) -> dict[str, Any]:
+    kind = schema or {"type": "string"}
+    needed = place == "path"
+    named = {"name": name, "in": place, "required": needed, "description": description}
+    return {**named, "schema": kind}
+
+
+def _text(name: str, description: str) -> dict[str, Any]:
+    return _param(name, "query", description)
+
+
+_NAME = {"type": "string", "minLength": 1}
 _JOB_REF = {"$ref": "#/components/schemas/Job"}
-_JOB_ID = {
-    "name": "job_id",
-    "in": "path",
-    "required": True,
-    "description": "The id of the job.",
-    "schema": {"type": "string", "minLength": 1},
-}
-PREFER: dict[str, Any] = {
-    "name": "Prefer",
-    "in": "header",
-    "required": False,
-    "description": "RFC 7240: `respond-async` returns at once, `wait=10` waits up to ten seconds.",
-    "schema": {"type": "string"},
-}
+_JOB_ID = _param("job_id", "path", "The id of the job.", **_NAME)
+_PREFER = _param(
+    "Prefer",
+    "header",
+    "RFC 7240: `respond-async` returns at once, `wait=10` waits up to ten seconds.",
+)
+_ONCE = _param(
+    "Idempotency-Key",
+    "header",
+    "Carried out once for each key; another request with the same key is a 422.",
+    **_NAME,
+)
+_UNLESS = _param(
+    "If-None-Match",
+    "header",
+    "The `ETag` that the client has; if it is still current, the answer is 304.",
+)
+_SCOPE = [
+    *(
+        _param(name, "query", f"The {name.removesuffix('_id')} of the scope.", **_NAME)
+        for name in SCOPE_FIELDS
+    ),
+    _param(
+        "everyone",
+        "query",
+        "Everyone's memories; needs an administrator's key.",
+        type="boolean",
+    ),
+    _param(
+        "name",
+        "query",
+        "What people call the user, where the id does not tell; for recall.",
+        **_NAME,
+    ),
+    _param(
+        "by",
+        "query",
+        "The actor, for `history` and the audit log; needs an administrator's key.",
+        **_NAME,
+    ),
+    _param(
+        "read_from",
+        "query",
+        "`replica` lets a replica of the store answer what only reads.",
+        type="string",
+        enum=[*READ_SOURCES],
+    ),
+]
+"""Whose memories a request is about, and who acts."""
+
+_SCOPE_REFS = [{"$ref": f"#/components/parameters/{each['name']}"} for each in _SCOPE]
 
 
 @cache
 def document() -> dict[str, Any]:
     """Return the document."""
-    schemas: dict[str, Any] = {"Problem": _problem_schema(), "Job": JOB}
+    schemas: dict[str, Any] = {}
+    _schema(Codec(Job), schemas)
     paths: dict[str, dict[str, Any]] = {}
     for operation in (*OPERATIONS, *REST_ONLY):
         described = paths.setdefault(f"/v1/{operation.path}", {})
-        described[operation.verb.lower()] = _hoist(_operation(operation), schemas)
+        described[operation.verb.lower()] = _operation(operation, schemas)
     for path, verbs in OTHER_PATHS.items():
         has_scope = path.startswith("/v1/") and not path.endswith(".json")
         has_scope = has_scope and path not in JOB_PATHS
@@ -140,12 +242,12 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"basic": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(tag for _, tag in _CLASSES.values())],
+        "tags": [{"name": name} for name in dict.fromkeys(_TAGS.values())],
         "paths": paths,
         "components": {
             "schemas": schemas,
             "responses": _problem_responses(),
-            "parameters": {each["name"]: each for each in _scope_parameters()},
+            "parameters": {each["name"]: each for each in _SCOPE},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {
@@ -159,59 +261,49 @@ def document() -> dict[str, Any]:
 
 
 def _other(call: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
-    params = [*call.get("parameters", []), *(_scope_refs() if has_scope else [])]
+    params = [*call.get("parameters", []), *(_SCOPE_REFS if has_scope else [])]
     codes = (400, 401, 403, 413, 422, 429) if has_scope else (401, 403, 429)
     codes = (*codes, 400, 404, 422) if call["operationId"].startswith("job") else codes
     responses = {**call["responses"], **_problem_refs(*codes)}
     return {**call, "parameters": params, "responses": responses}
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     params = (*TARGET_PARAMS[operation.target], *operation.params)
     described: dict[str, Any] = {
         "operationId": _id(operation),
-        "tags": [_CLASSES[operation.target][1]],
+        "tags": [_TAGS[operation.target]],
         **_docs(operation),
-        "parameters": [_parameter(each) for each in params if each.place != "body"],
-        "responses": _responses(operation),
+        "parameters": [_parameter(each, schemas) for each in params if each.place != "body"],
+        "responses": _responses(operation, schemas),
         "x-role": operation.role,
     }
     if operation.target not in ("memory", "audit"):
-        described["parameters"] += _scope_refs()
+        described["parameters"] += _SCOPE_REFS
     if any(each.name == "idempotency_key" for each in operation.params):
-        described["parameters"].append(_once())
+        described["parameters"].append(_ONCE)
     if operation.id == "scope.get":
-        described["parameters"].append(_unless())
+        described["parameters"].append(_UNLESS)
     if operation.is_long:
-        described["parameters"] += [PREFER, _once()]
+        described["parameters"] += [_PREFER, _ONCE]
     body = [each for each in operation.params if each.place == "body"]
     if operation.verb not in ("GET", "DELETE"):
-        described["requestBody"] = _body(operation, body)
+        described["requestBody"] = _body(operation, body, schemas)
     return described
-
-
-def _unless() -> dict[str, Any]:
-    return {
-        "name": "If-None-Match",
-        "in": "header",
-        "required": False,
-        "description": "The `ETag` that the client has; if it is still current, the answer is 304.",
-        "schema": {"type": "string"},
-    }
 
 
 def _id(operation: Operation) -> str:
     way = "_one" if operation.verb == "DELETE" else ""
     if operation.path.endswith("/query"):
         way = "_query"  # the same call with its filters in the body
-    return f"{operation.target}_{operation.wire_name}{way}"
+    return f"{operation.target}_{operation.name}{way}"
 
 
 def _docs(operation: Operation) -> dict[str, str]:
     summary = _SUMMARIES.get((operation.verb, operation.path))
     if summary is not None:
         return {"summary": summary}
-    method = getattr(getattr(agent, _CLASSES[operation.target][0]), operation.name)
+    method = getattr(getattr(agent, HANDLES[operation.target]), operation.name)
     text = re.sub(r"\s*\*progress\* [^.]*\.", "", inspect.getdoc(method) or "")  # no callbacks here
     if operation.is_absent_404:
         text = text.replace(", or `None` if", "; 404 if")
@@ -220,16 +312,17 @@ def _docs(operation: Operation) -> dict[str, str]:
     return {"summary": summary, "description": rest} if rest else {"summary": summary}
 
 
-def _parameter(param: Param) -> dict[str, Any]:
-    schema = param.codec.schema()
+def _parameter(param: Param, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(param.codec, schemas)
     described: dict[str, Any] = {
         "name": param.wire_name,
         "in": param.place,
         "required": param.default is REQUIRED,
-        "description": param.description,
+        "description": _DESCRIPTIONS[param.wire_name],
     }
     # A query has no `null`: what is not said is left out.
-    schema = _not_null(schema)
+    some = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    schema = some[0] if len(some) == 1 else {**schema, **({"anyOf": some} if some else {})}
     if param.place == "path":
         schema = {**schema, "minLength": 1}
     if param.place == "query" and schema.get("type") in (None, "object"):
@@ -238,23 +331,12 @@ def _parameter(param: Param) -> dict[str, Any]:
     return {**described, "schema": schema}
 
 
-def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return {**schema, "type": next(each for each in kind if each != "null")}
-    some = schema.get("anyOf")
-    if some and {"type": "null"} in some:
-        left = [each for each in some if each != {"type": "null"}]
-        return left[0] if len(left) == 1 else {**schema, "anyOf": left}
-    return schema
-
-
-def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
+def _body(operation: Operation, params: list[Param], schemas: dict[str, Any]) -> dict[str, Any]:
     needed = [each.name for each in params if each.default is REQUIRED]
     schema: dict[str, Any] = {
         "type": "object",
         "additionalProperties": False,
-        "properties": {each.name: _with_default(each) for each in params},
+        "properties": {each.name: _with_default(each, schemas) for each in params},
     }
     if needed:
         schema["required"] = needed
@@ -264,14 +346,14 @@ def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
     return {"required": bool(needed), "content": {"application/json": content}}
 
 
-def _with_default(param: Param) -> dict[str, Any]:
-    schema = param.codec.schema()
+def _with_default(param: Param, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(param.codec, schemas)
     has_default = param.default is not REQUIRED and param.default is not None
     return {**schema, "default": param.codec.dump(param.default)} if has_default else schema
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
-    schema = operation.returns.schema()
+def _responses(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = _schema(operation.returns, schemas)
     good: dict[str, Any] = {
         "description": "Done.",
         "content": {"application/json": {"schema": schema}},
@@ -313,94 +395,18 @@ def _problem_responses() -> dict[str, Any]:
     return responses
 
 
-def _problem_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "title": "Problem",
-        "description": "RFC 9457; `attributes` and `errors` let a client raise the same error.",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"type": "string"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-            "attributes": {"type": "object"},
-            "errors": {"type": "array", "items": {"type": "object"}},
-        },
-    }
-
-
-def _once() -> dict[str, Any]:
-    return {
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": False,
-        "description": "Carried out once for each key; another request with the same key is a 422.",
-        "schema": {"type": "string", "minLength": 1},
-    }
-
-
-def _scope_parameters() -> list[dict[str, Any]]:
-    some = {"type": "string", "minLength": 1}
-    named = [
-        {**_text(name, f"The {name.removesuffix('_id')} of the scope."), "schema": some}
-        for name in _SCOPE
-    ]
-    everyone = {
-        "name": "everyone",
-        "in": "query",
-        "description": "Everyone's memories; needs an administrator's key.",
-        "schema": {"type": "boolean"},
-    }
-    by = {
-        "name": "by",
-        "in": "query",
-        "description": "The actor, for `history` and the audit log; needs an administrator's key.",
-        "schema": some,
-    }
-    name = {
-        "name": "name",
-        "in": "query",
-        "description": "What people call the user, where the id does not tell; for recall.",
-        "schema": some,
-    }
-    source = _text("read_from", "`replica` lets a replica of the store answer what only reads.")
-    return [
-        *named,
-        everyone,
-        name,
-        by,
-        {**source, "schema": {"type": "string", "enum": [*READ_SOURCES]}},
-    ]
-
-
-def _scope_refs() -> list[dict[str, Any]]:
-    names = (*_SCOPE, "everyone", "name", "by", "read_from")
-    return [{"$ref": f"#/components/parameters/{name}"} for name in names]
-
-
-def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
-    """Move every schema that has a title to the components, where it is written once."""
-    if isinstance(value, list):
-        return [_hoist(each, schemas) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if "example" in value:
-        return {k: v if k == "example" else _hoist(v, schemas) for k, v in value.items()}
-    schema = {name: _hoist(inner, schemas) for name, inner in value.items()}
-    title = schema.get("title")
-    if not isinstance(title, str) or "default" in schema:
+def _schema(codec: Codec, schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of *codec*; what several have in common goes to *schemas*."""
+    schema = codec.schema("#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    if schema.get("type") != "object" or "title" not in schema:
         return schema
-    schemas.setdefault(title, schema)
-    return {"$ref": f"#/components/schemas/{title}"}
+    schemas[schema["title"]] = schema  # an answer as a whole
+    return {"$ref": f"#/components/schemas/{schema['title']}"}
 
 
 def _answer(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"description": description, "content": {media: {"schema": schema or {}}}}
-
-
-def _text(name: str, description: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": description, "schema": {"type": "string"}}
 
 
 JOB_PATHS: dict[str, dict[str, Any]] = {
@@ -425,7 +431,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "job",
             "summary": "One job, with its report once it is done; `Prefer: wait=10` waits for it.",
-            "parameters": [_JOB_ID, PREFER],
+            "parameters": [_JOB_ID, _PREFER],
             "responses": {"200": _answer("The job.", "application/json", _JOB_REF)},
         },
         "delete": {

@@ -28,8 +28,7 @@ from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import Operation
-from orbiter.memory.wire.codecs import read_tags
-from orbiter.memory.wire.result_codecs import PAGE
+from orbiter.memory.wire.etags import read_tags
 
 __all__ = ["call_routes", "routes"]
 
@@ -232,7 +231,7 @@ async def _read_if_match(
 
 
 async def _call(request: Request, operation: Operation, target: Any, parsed: ParsedRequest) -> Any:
-    if operation.returns is PAGE:
+    if operation.returns_page:
         return await bounded_page(request, target.list, parsed.arguments)
     if (operation.target, operation.name) == ("scope", "context"):
         return await _context(target, parsed)
@@ -267,7 +266,7 @@ async def _response(
         if where is not None:
             headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
     server, key_id = state_of(request), principal_of(request).key_id
-    most = None if operation.is_change or operation.returns is PAGE else server.settings.max_answer
+    most = None if operation.is_change or operation.returns_page else server.settings.max_answer
 
     is_quick = is_small(result)
 
