@@ -501,6 +501,7 @@ async def _show_start(
         ]
         present = [row for row in rows if row is not None]
         run.out.table(present)
+        run.out.note("it serves; Ctrl-C stops it")
         run.out.flush()
     if open_page and settings.with_dashboard:
         await asyncio.to_thread(_open, url)
