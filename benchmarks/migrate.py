@@ -25,7 +25,8 @@ from benchmarks._timing import Table, duration, exit_code
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer._migrate import Migration, migrate
-from orbiter.memory.transfer.native import MovableStore, pages_of
+from orbiter.memory.transfer.movable_store import MovableStore
+from orbiter.memory.transfer.native import pages_of
 
 COUNT = 100_000
 BATCH = 10_000

@@ -404,7 +404,7 @@ def test_a_key_is_revoked_by_a_part_of_its_id_or_its_name(cli: Cli) -> None:
 def test_what_means_several_keys_lists_them_and_revokes_none(cli: Cli) -> None:
     made = [cli.json("keys", "create", "--user", "ann", "--name", "phone") for _ in range(2)]
     path = Path(f"{cli.url}.keys.json")
-    ids = ["ab12" + key["id"][4:] for key in made]
+    ids = [f"ab12{number}{key['id'][5:]}" for number, key in enumerate(made)]
     text = path.read_text()
     for key, named in zip(made, ids, strict=True):
         text = text.replace(key["id"], named)

@@ -17,7 +17,8 @@ from orbiter.memory import (
 )
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.records import Record
-from orbiter.memory.transfer.native import MovableStore, pages_of
+from orbiter.memory.transfer.movable_store import MovableStore
+from orbiter.memory.transfer.native import pages_of
 
 SQLStore = SQLiteMemoryStore | PostgresMemoryStore
 

@@ -1,13 +1,17 @@
 """The commands by name, each loaded when it is called, so that `--help` stays quick."""
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import click
 
-from orbiter.memory.cli._error_messages import report
+from orbiter.memory.cli._error_messages import report, say_in_json
 
 __all__ = ["COMMANDS", "NAME", "app", "run"]
 
@@ -96,15 +100,42 @@ class Root(click.Group):
         """Run; print an error as one line, and exit with the code that says what happened."""
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **more)  # type: ignore[call-overload]  # as it came
+        words = list((more.get("args") or (args[0] if args else None)) or sys.argv[1:])
+        say_in_json(words[:1] == ["serve"] and _wants_json_log(words))
         try:
             code = super().main(*args, standalone_mode=False, **more)  # type: ignore[call-overload]  # as it came
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - it is printed, and becomes the exit code
             code = report(exc)
-        words = (more.get("args") or (args[0] if args else None)) or sys.argv[1:]
         # An agent that calls a hook takes 2 for "do not go on", and it is the code of a bad option.
-        is_hook = list(words)[:1] == ["hook"]
+        is_hook = words[:1] == ["hook"]
         return sys.exit(0 if is_hook else code if isinstance(code, int) else 0)
+
+
+def _wants_json_log(words: Sequence[str]) -> bool:
+    """Return whether the log of `serve` with the options *words*, right or wrong, is JSON.
+
+    Asked before they are read, as what is wrong with them is a line of that log; and of a file that
+    is no TOML, too.
+    """
+    chosen = _value_of("--log-format", words) or os.environ.get("ORBITER_MEMORY_LOG_FORMAT")
+    path = _value_of("--config", words) or os.environ.get("ORBITER_MEMORY_CONFIG")
+    if chosen or not path:
+        return (chosen or "").lower() == "json"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    return (
+        re.search(r"^\s*log-format\s*=\s*[\"']json[\"']", text, re.MULTILINE | re.IGNORECASE)
+        is not None
+    )
+
+
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    values = [after for word, after in pairwise(words) if word == option]
+    values += [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
+    return values[-1] if values else None
 
 
 def _drop_placeholders() -> None:

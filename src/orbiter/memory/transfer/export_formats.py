@@ -39,7 +39,8 @@ from orbiter.memory.transfer.formats.foreign_items import digest
 from orbiter.memory.transfer.formats.mcp_memory import observation_of
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE
 from orbiter.memory.transfer.io.output_file import new_file, new_folder
-from orbiter.memory.transfer.native import MovableStore, pages_of
+from orbiter.memory.transfer.movable_store import MovableStore
+from orbiter.memory.transfer.native import pages_of
 
 __all__ = [
     "CurrentState",

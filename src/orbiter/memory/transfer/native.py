@@ -17,8 +17,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from typing_extensions import Protocol
-
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
@@ -38,6 +36,7 @@ from orbiter.memory.transfer._native_reader import (
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.output_file import new_file
 from orbiter.memory.transfer.io.source_file import Tally
+from orbiter.memory.transfer.movable_store import MovableStore
 from orbiter.memory.transfer.report import ImportResult, Report, note_stored
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
     "ExportResult",
-    "MovableStore",
     "entry_pages",
     "export_records",
     "import_records",
@@ -72,34 +70,6 @@ _NOT_KEPT = "this store keeps no key-value entries; SQLite, Postgres and Redis d
 
 Progress = Callable[[int, int], None]
 """Called with the records that are done, and those there are in all, as far as that is known."""
-
-
-class MovableStore(Protocol):
-    """A store whose items can be taken out, and put in, with all they were."""
-
-    async def records(
-        self,
-        *,
-        after: str | None = None,
-        limit: int = 1000,
-        metadata: MemoryMetadata | None = None,
-        item_ids: Sequence[str] | None = None,
-    ) -> list[Record]:
-        """Return the next records, in an order that does not change."""
-        ...
-
-    async def put_records(
-        self,
-        records: Sequence[Record],
-        *,
-        within: MemoryMetadata | None = None,
-        overwrite: bool = False,
-    ) -> int:
-        """Write records exactly, all or none; return how many were not there so.
-
-        What went on by itself here stays, unless *overwrite*; a `Written` names it.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.key_value import StoredEntry
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.records import PastVersion, Record
-from orbiter.memory.transfer.native import MovableStore
+from orbiter.memory.transfer.movable_store import MovableStore
 
 __all__ = ["NativeRewrite", "Sender"]
 

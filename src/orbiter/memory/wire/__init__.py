@@ -19,7 +19,7 @@ from orbiter.memory.wire.operations import (
     operations_of,
 )
 from orbiter.memory.wire.problems import dump_error, load_error, problem
-from orbiter.memory.wire.results import EVENT
+from orbiter.memory.wire.results import named_type
 
 if TYPE_CHECKING:
     from orbiter.memory.wire.table import OPERATIONS, REST_ONLY
@@ -42,6 +42,9 @@ __all__ = [
     "problem",
     "write_call",
 ]
+
+EVENT = Codec(named_type("MemoryEvent"))
+"""What happens in a memory, as a server tells it."""
 
 # All calls are for a server: a client makes a few, and need not wait for the classes of others.
 _load_name, __dir__ = lazy_names(__name__, dict.fromkeys(("OPERATIONS", "REST_ONLY"), "table"))

@@ -33,9 +33,10 @@ from orbiter.memory.model.serialization import _kind as kind_of
 from orbiter.memory.model.serialization import load_item
 from orbiter.memory.model.validation import MAX_DEPTH, check_json, plain_time, to_utc
 from orbiter.memory.model.written_times import SPAN, parse_iso, read_span
-from orbiter.memory.wire.codecs import Codec, dump_bytes, must_be_object, short_repr, to_json
+from orbiter.memory.wire.codecs import Codec, to_json
 from orbiter.memory.wire.etags import ETAG
 from orbiter.memory.wire.leaf_types import Base64, Flag, Memory, Number, Text, Whole
+from orbiter.memory.wire.plain_values import dump_bytes, must_be_object, short_repr
 from orbiter.memory.wire.results import wire_type
 
 __all__ = ["argument_codec"]

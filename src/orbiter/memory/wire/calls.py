@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from orbiter.memory.errors import MemoryError, QueryError
-from orbiter.memory.wire.codecs import short_repr
 from orbiter.memory.wire.operations import REQUIRED, TARGET_PARAMS, Operation, Param
+from orbiter.memory.wire.plain_values import short_repr
 
 __all__ = [
     "HELD_SCOPE",

@@ -5,8 +5,6 @@ valid integer, not 'x'"; `calls.py` puts the name before it.
 """
 
 import math
-import reprlib
-from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,41 +17,18 @@ from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.serialization import dump_item
 from orbiter.memory.model.validation import to_utc
+from orbiter.memory.wire.plain_values import must_be_object, short_repr
+from orbiter.memory.wire.results import getters_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["Codec", "dump_bytes", "must_be_object", "short_repr", "to_json"]
-
-_MAX_REPR = 200
-
-_SHORT = reprlib.Repr()  # writes no more of a huge value than is shown
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _MAX_REPR
-
-
-def short_repr(value: object) -> str:
-    """Return *value* for an error: not more of it than a line."""
-    text = _SHORT.repr(value)
-    return text if len(text) <= _MAX_REPR else f"{text[:_MAX_REPR]}…"
-
-
-def must_be_object(value: Any) -> dict[str, Any]:
-    """Return *value* if it is a JSON object."""
-    if not isinstance(value, dict):
-        raise ValueError(f"must be an object, not {short_repr(value)}")  # noqa: TRY004 - see above
-    return value
-
-
-def dump_bytes(value: bytes) -> str:
-    """Return the base64 of *value*; no other text stands for bytes."""
-    return b64encode(value).decode()
+__all__ = ["Codec", "to_json"]
 
 
 @singledispatch
 def to_json(value: Any) -> Any:
     """Return *value* as plain JSON values; `ValueError` if it cannot be said in JSON."""
-    from orbiter.memory.wire.results import getters_of  # noqa: PLC0415 - which stands on this
-
     if (getters := getters_of(value.__class__)) is not None:
         return {name: to_json(getter(value)) for name, getter in getters.items()}
     if isinstance(value, Mapping):

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from orbiter.memory.wire.codecs import Codec, short_repr
+from orbiter.memory.wire.codecs import Codec
+from orbiter.memory.wire.plain_values import short_repr
 
 __all__ = ["ETAG", "read_tags"]
 

@@ -16,7 +16,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.serialization import load_item
 from orbiter.memory.model.validation import check_text, to_utc
-from orbiter.memory.wire.codecs import must_be_object, short_repr
+from orbiter.memory.wire.plain_values import must_be_object, short_repr
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactMemory

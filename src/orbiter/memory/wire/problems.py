@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from orbiter.memory import errors
 from orbiter.memory.errors import MemoryError
-from orbiter.memory.wire.codecs import short_repr
+from orbiter.memory.wire.plain_values import short_repr
 
 __all__ = [
     "REQUEST_ID",

@@ -28,14 +28,14 @@ from typing_extensions import TypedDict, get_original_bases
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.serialization import load_item
-from orbiter.memory.wire.codecs import Codec, dump_bytes, must_be_object
 from orbiter.memory.wire.leaf_types import LEAVES, Memory, read_by
+from orbiter.memory.wire.plain_values import dump_bytes, must_be_object
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactEntry, FactSpan
     from orbiter.memory.recall import Hit
 
-__all__ = ["EVENT", "getters_of", "hints_of", "wire_type"]
+__all__ = ["getters_of", "hints_of", "named_type", "wire_type"]
 
 _HOMES = {
     "agent": ("Chat", "FactDict", "FactHistory", "ForgetResult", "Page", "ScopeStats", "UserPage"),
@@ -247,4 +247,8 @@ def _load_sent(value: Any) -> MemoryItem:
 
 
 _SentItem = Annotated[Memory, read_by(_load_sent)]
-EVENT = Codec(wire_type(_Names()["MemoryEvent"]))
+
+
+def named_type(name: str) -> Any:
+    """Return the type for pydantic of a class that is named for type checkers alone."""
+    return wire_type(_Names()[name])

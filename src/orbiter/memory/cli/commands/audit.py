@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.errors import UnsupportedError
 
+__all__ = ["audit", "begin_audit", "list_audit", "verify_audit"]
+
 
 @click.group("audit", cls=Group)
 def audit() -> None:

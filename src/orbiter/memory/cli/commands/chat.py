@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
 
+__all__ = ["chat", "context", "spoken", "token_bar"]
+
 _SCREEN = 20
 """Conversations that are listed where nobody said how many."""
 _NAMES = 500

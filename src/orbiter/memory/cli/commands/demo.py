@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from orbiter.memory.agent import AgentMemory, ScopedMemory
 
+__all__ = ["NAME", "Stage", "demo", "script"]
+
 NAME = "orbiter-memory"
 _WIDTH = 80
 

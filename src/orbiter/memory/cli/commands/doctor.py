@@ -26,6 +26,8 @@ from orbiter.memory.diagnostics import (
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
 
+__all__ = ["doctor", "examine"]
+
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "bold red")}
 
 

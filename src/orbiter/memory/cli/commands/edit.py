@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
 
+__all__ = ["edit", "forget"]
+
 
 @command("edit")
 @click.argument("item_id", metavar="ID")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.model.reports import Erasure
 
+__all__ = ["erase", "evict", "print_erasure"]
+
 _WIDE = 79
 """Letters of a text: one less than there are of a text that is longer."""
 

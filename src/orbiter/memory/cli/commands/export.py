@@ -22,6 +22,8 @@ from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 if TYPE_CHECKING:
     from orbiter.memory.transfer import Migration
 
+__all__ = ["export", "migrate"]
+
 
 @command("export")
 @click.argument("path")

@@ -37,6 +37,16 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.model.facts import FactMemory
 
+__all__ = [
+    "end_fact",
+    "fact_history",
+    "facts",
+    "list_facts",
+    "put_fact",
+    "retract_fact",
+    "source_option",
+]
+
 source_option = click.option("--source", help="Source: `user`, `web:example.com`, …")
 
 

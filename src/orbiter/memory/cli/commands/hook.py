@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from orbiter.memory.context.prompt_fence import Entry
     from orbiter.memory.model.items import MemoryItem
 
+__all__ = ["hook"]
+
 _START = "SessionStart"
 _ENDS = ("Stop", "SessionEnd", "PreCompact")
 _FIELDS = ("hook_event_name", "transcript_path")

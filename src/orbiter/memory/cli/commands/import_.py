@@ -25,6 +25,8 @@ from orbiter.memory.transfer.formats.registry import AUTO, FORMATS, NATIVE, impo
 if TYPE_CHECKING:
     from orbiter.memory.transfer import ImportResult, Problem
 
+__all__ = ["import_"]
+
 _MAX_PROBLEMS = 10
 """Problems of a file that are printed one by one."""
 _COUNTED = ("found", "stored", "updated", "unchanged", "skipped", "forgotten", "problem_count")

@@ -28,6 +28,8 @@ from orbiter.memory.cli._options import command, memory_options
 from orbiter.memory.cli.commands.mcp import read_only_option, tools_option
 from orbiter.memory.errors import StorageError
 
+__all__ = ["CLIENTS", "Client", "Environment", "Words", "install"]
+
 _HOOK_SECONDS = 30
 """Seconds that an agent waits for a hook at most; the first start by `uvx` loads packages."""
 

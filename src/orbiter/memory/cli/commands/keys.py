@@ -31,6 +31,21 @@ from orbiter.memory.cli._views import scope_label
 if TYPE_CHECKING:
     from orbiter.memory.auth import Key, KeyStore, KeyTable
 
+__all__ = [
+    "ROLES",
+    "commands_to_revoke",
+    "count_open_keys",
+    "create",
+    "key_store",
+    "keys",
+    "keys_command",
+    "keys_of",
+    "keys_option",
+    "list_keys",
+    "revoke",
+    "rotate",
+]
+
 ROLES = click.Choice(["read", "write", "admin"])
 keys_option = setting_option(
     "--keys",

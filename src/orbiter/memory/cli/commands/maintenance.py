@@ -28,6 +28,8 @@ from orbiter.memory.cli._text import counted, dumps, one_line, size
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
 
+__all__ = ["backup", "reindex", "stats", "sweep"]
+
 
 @command("stats")
 @click.option("--group-by", metavar="FIELD", help="Count by the values of this field.")

@@ -18,6 +18,8 @@ from orbiter.memory.cli._options import command, memory_options
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
 
+__all__ = ["mcp", "read_only_option", "tools_option"]
+
 _REFERENCE_FILE = "MEMORY_FILE_PATH"
 
 tools_option = click.option(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ItemVersion
 
+__all__ = ["list_", "show"]
+
 _SCREEN = 20
 """Memories that are listed at once where nobody said how many."""
 _PAGE = 500

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.recall import RecallResult
 
+__all__ = ["recall"]
+
 _MAX_LEFT_OUT = 5
 """Candidates that came next and are shown to a person; JSON has all."""
 _LIKELY = 0.5

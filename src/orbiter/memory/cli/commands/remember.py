@@ -26,6 +26,8 @@ from orbiter.memory.cli._views import as_json
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
+
+__all__ = ["Thing", "check_all", "print_ids", "remember", "remember_many", "things_of"]
 _BATCH = 500
 """Memories stored in one step; between steps the bar moves."""
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from orbiter.memory.model.items import MemoryMetadata
     from orbiter.memory.model.reports import Restored
 
+__all__ = ["restore"]
+
 
 @command("restore")
 @click.argument("item_id", metavar="ID|FILE")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.facts import FactMemory
 
+__all__ = ["review"]
+
 
 @command("review")
 @click.argument("item_ids", nargs=-1, metavar="[ID]...")

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from orbiter.memory.server.http.state import ServerState
     from orbiter.memory.server.http.worker_link import WorkerLink
 
+__all__ = ["serve", "until_stopped"]
+
 _LOG = logging.getLogger("orbiter.memory.server.signals")
 _PLAYGROUND_KEY = f"{ENV_PREFIX}PLAYGROUND_KEY"
 """A variable and no option: a command line is seen by others on the computer."""

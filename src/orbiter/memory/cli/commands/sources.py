@@ -23,6 +23,8 @@ from orbiter.memory.cli._views import as_json, print_items, said
 if TYPE_CHECKING:
     from orbiter.memory.model.items import MemoryItem
 
+__all__ = ["quarantine", "undo"]
+
 
 @command("quarantine")
 @click.argument("source")

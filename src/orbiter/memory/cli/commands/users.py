@@ -6,6 +6,8 @@ from orbiter.memory.cli._command_context import CommandContext
 from orbiter.memory.cli._options import command, limit_option, output_options, store_options
 from orbiter.memory.cli._text import moment
 
+__all__ = ["users"]
+
 
 @command("users")
 @click.option(

@@ -16,7 +16,7 @@ from orbiter.memory.server.http.scopes import SCOPE_PARAMETERS, check_names
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire.calls import load_param, load_text
-from orbiter.memory.wire.codecs import short_repr
+from orbiter.memory.wire.plain_values import short_repr
 
 __all__ = ["ParsedRequest", "check_query", "parse_request"]
 

@@ -36,7 +36,7 @@ from orbiter.memory.transfer.files import import_sent
 from orbiter.memory.transfer.formats.importer import Columns
 from orbiter.memory.transfer.formats.registry import EXPORTS
 from orbiter.memory.transfer.native_rewrite import Sender
-from orbiter.memory.wire.codecs import short_repr
+from orbiter.memory.wire.plain_values import short_repr
 
 __all__ = ["routes"]
 
